@@ -1,0 +1,5 @@
+"""`python -m fedpca` is the `fedpca` command."""
+
+from fedpca.cli import main
+
+main()

@@ -1,0 +1,172 @@
+"""The command line. PyTorch is imported only by commands that train."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from fedpca import __version__
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Train one model with many data owners of whom some are rare and some have wrong labels.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 130 interrupted.",
+)
+
+Out = Annotated[Path | None, typer.Option(help="Folder for the runs.  [default: runs/NAME]", show_default=False)]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=1, help="Clients trained at the same time.  [default: one per core]")
+]
+DataDir = Annotated[
+    Path | None, typer.Option(help="Folder of datasets.  [default: $FEDPCA_DATA, else the user's cache]")
+]
+
+
+@app.callback(invoke_without_command=True)
+def _options(version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False) -> None:
+    if version:
+        print(f"fedpca {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    workers: WorkersOption = None, out: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs/demo")
+) -> None:
+    """Compare methods on the embedded digits federation; takes about a minute."""
+    import shutil
+
+    from fedpca.console import run_all
+    from fedpca.scenario import read_experiment
+
+    experiment = read_experiment(shipped_experiments()["digits"])
+    for method in experiment.methods:
+        shutil.rmtree(out / method, ignore_errors=True)
+    run_all(experiment, out, workers, resume=False, data_dir=None)
+
+
+@app.command()
+def run(
+    experiment: Annotated[
+        str, typer.Argument(metavar="EXPERIMENT", help="A settings file, or a name of `fedpca list experiments`.")
+    ],
+    method: Annotated[list[str] | None, typer.Option(help="Run only this method; may be repeated.")] = None,
+    seed: Annotated[list[int] | None, typer.Option(help="Run only this seed; may be repeated.")] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a setting, such as noise.clients=0.4; may be repeated."
+        ),
+    ] = None,
+    workers: WorkersOption = None,
+    out: Out = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue what is there; finished runs are left as they are.")
+    ] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Run every method and seed of an experiment, then show the table."""
+    from fedpca.console import run_all
+    from fedpca.scenario import read_experiment
+
+    lists = [f"methods={json.dumps(method)}"] * bool(method) + [f"seeds={json.dumps(seed)}"] * bool(seed)
+    settings = read_experiment(_settings_file(experiment), [*(change or []), *lists])
+    run_all(settings, out or Path("runs") / settings.name, workers, resume, data_dir)
+
+
+@app.command()
+def results(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUNS…", help="Run folders, or folders of them.")],
+    csv: Annotated[Path | None, typer.Option(help="Also write the table to this CSV file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")] = False,
+) -> None:
+    """Show the table of results; also while runs go on."""
+    from fedpca.console import show
+    from fedpca.results import table
+    from fedpca.results.runs import find_runs
+
+    tables = table.tabulate(find_runs(folders))
+    if csv is not None:
+        csv.write_text(table.as_csv(tables), encoding="utf-8")
+    if as_json:
+        print(json.dumps(table.as_json(tables), indent=2))
+    else:
+        show(tables)
+
+
+@app.command("list")
+def list_(
+    what: Annotated[Literal["methods", "datasets", "models", "experiments"], typer.Argument(help="What to list.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List what a settings file may name."""
+    from fedpca import catalogue
+
+    lines: dict[str, str] = {
+        "methods": {name: entry.summary for name, entry in catalogue.METHODS.items()},
+        "datasets": catalogue.DATASETS,
+        "models": catalogue.MODELS,
+        "experiments": {name: _first_comment(path) for name, path in shipped_experiments().items()},
+    }[what]
+    if as_json:
+        print(json.dumps(_details(what, lines), indent=2))
+    else:
+        width = max(map(len, lines), default=0)
+        print("\n".join(f"{name:<{width}}  {line}" for name, line in lines.items()))
+
+
+def main() -> None:
+    """Runs the command line; a fault that the user can mend ends in one message, not in a trace."""
+    from fedpca.faults import UserError
+
+    sys.path.insert(0, os.getcwd())  # so that model.name = "my_model:build" finds my_model.py beside the settings
+    try:
+        app()
+    except UserError as error:
+        print(f"fedpca: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def shipped_experiments() -> dict[str, Path]:
+    """The settings files that come with the package, by name."""
+    package = Path(__file__).parent
+    folder = next((f for f in (package / "experiments", package.parents[1] / "experiments") if f.is_dir()), package)
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def _settings_file(name: str) -> Path:
+    path = Path(name)
+    return path if path.exists() or path.suffix else shipped_experiments().get(name, path)
+
+
+def _first_comment(path: Path) -> str:
+    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
+
+
+def _details(what: str, lines: dict[str, str]) -> list[dict[str, object]]:
+    """The listed things for scripts; methods with category and settings."""
+    from fedpca.catalogue import METHODS
+
+    if what != "methods":
+        return [{"name": name, "summary": line} for name, line in lines.items()]
+    return [
+        {
+            "name": name,
+            "summary": entry.summary,
+            "category": entry.category,
+            "settings": entry.settings().model_dump(mode="json"),
+        }
+        for name, entry in METHODS.items()
+    ]
+
+
+if __name__ == "__main__":
+    main()

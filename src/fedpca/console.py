@@ -1,0 +1,131 @@
+"""What a person sees while an experiment runs and when it ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from fedpca.experiment import Cell
+    from fedpca.record import Line
+    from fedpca.results.table import Results
+    from fedpca.scenario import Experiment
+
+err = Console(stderr=True)
+
+
+def run_all(experiment: Experiment, out: Path, workers: int | None, resume: bool, data_dir: Path | None) -> None:
+    """Runs every cell that is not finished, with a progress bar, then shows the table."""
+    from fedpca import experiment as engine
+
+    todo = engine.cells(experiment, out)
+    for cell in todo:
+        engine.check_folder(cell, resume)
+    todo = [cell for cell in todo if not engine.is_done(cell)]
+    if todo:
+        with _decoding() as progress:
+            dataset, federation = engine.prepare(experiment, data_dir, progress)
+        if dataset.skipped:
+            first, rest = dataset.skipped[0], len(dataset.skipped) - 1
+            err.print(f"skipped an unreadable image: {first}" + (f" (and {rest} more)" if rest else ""), markup=False)
+        count = workers or engine.default_workers(experiment, federation)
+        try:
+            with _Progress(todo) as watch:
+                for cell in todo:
+                    engine.run_cell(cell, dataset, federation, count, watch)
+        except KeyboardInterrupt:
+            err.print(f"stopped; nothing is lost: the same command with --resume goes on from {out}", markup=False)
+            raise typer.Exit(130) from None
+    show_folders([out])
+    err.print(f"files: {out}", markup=False)
+
+
+def show_folders(folders: Sequence[Path]) -> None:
+    """Prints the tables of all runs below these folders."""
+    from fedpca.results.runs import find_runs
+    from fedpca.results.table import tabulate
+
+    show(tabulate(find_runs(folders)))
+
+
+def show(tables: Sequence[Results]) -> None:
+    """Prints tables; where the output is not a terminal, as wide as they are."""
+    from fedpca.results.table import as_rich
+
+    console = Console() if sys.stdout.isatty() else Console(width=140)
+    for results in tables:
+        console.print(as_rich(results))
+
+
+class _Progress:
+    """A bar over all rounds of all cells, with the current round, worst and average accuracy, and time left."""
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self.cells = cells
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[scores]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=err,
+            disable=not err.is_terminal,
+        )
+        self.task = TaskID(0)
+        self.warned: set[str] = set()
+
+    def __enter__(self) -> Callable[[Cell, Line], None]:
+        self.bar.start()
+        total = sum(cell.settings.rounds for cell in self.cells)
+        self.task = self.bar.add_task("starting", total=total, scores="")
+        return self.on_round
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def on_round(self, cell: Cell, line: Line) -> None:
+        """Moves the bar, and says once per run and reason whose answers are left out."""
+        done = sum(other.settings.rounds for other in self.cells[: self.cells.index(cell)]) + line["round"]
+        name = f"{cell.method} seed {cell.seed} round {line['round']}/{cell.settings.rounds}"
+        scores = _scores(line) or self.bar.tasks[0].fields["scores"]
+        self.bar.update(self.task, completed=done, description=name, scores=scores)
+        for client, reason in line["left_out"].items():
+            if (key := f"{cell.folder} {client}") not in self.warned:
+                self.warned.add(key)
+                err.print(f"{name}: client {client} is left out: {reason}", markup=False)
+        if not err.is_terminal and line["round"] == cell.settings.rounds:
+            err.print(f"{name}: {scores}", markup=False)
+
+
+def _scores(line: Line) -> str:
+    if not line["groups"]:
+        return ""
+    values = [100 * group["acc"] for group in line["groups"].values()]
+    return f"worst {min(values):.1f} average {sum(values) / len(values):.1f}"
+
+
+@contextmanager
+def _decoding() -> Iterator[Callable[[int, int], None]]:
+    """A bar that appears only if images have to be fetched or decoded, and only for people."""
+    bar = Progress(TextColumn("reading images"), BarColumn(), TimeRemainingColumn(), console=err, transient=True)
+
+    def tell(done: int, total: int) -> None:
+        if not bar.tasks:
+            bar.start()
+            bar.add_task("read")
+        bar.update(bar.tasks[0].id, completed=done, total=total)
+
+    try:
+        yield tell if err.is_terminal else lambda done, total: None
+    finally:
+        if bar.tasks:
+            bar.stop()

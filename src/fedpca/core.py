@@ -1,0 +1,213 @@
+"""Every type that crosses a module boundary.
+
+In a round the clients *report*, the server *diagnoses*, each client *selects* samples and *trains*, and the server
+*aggregates*. A `Method` says how, as a value made of parts; `Clients` says where the clients are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from torch import Generator, Tensor, nn
+
+ClientId = str
+Group = Literal["common", "rare", "mislabeled"]
+Report = Mapping[str, float | list[float]]  # what a client tells the server; one to one with a Flower MetricRecord
+Weights = Mapping[ClientId, float]  # share of each client in an aggregation; they sum to 1
+
+
+@dataclass(frozen=True)
+class Params:
+    """A model's state as three vectors, so that load, distance and mean are single operations.
+
+    Their order is that of `params.Layout`; only the layout knows which entry belongs to which tensor.
+    """
+
+    weights: Tensor  # (P,) float: all trainable parameters
+    buffers: Tensor  # (B,) float: batch-norm means and variances; averaged like weights, never stepped
+    counters: Tensor  # (I,) int64: batch counters
+
+
+@dataclass(frozen=True)
+class Net:
+    """A model whose tensors are views into three vectors (see `params.flatten`), one per worker."""
+
+    module: nn.Module
+    head: nn.Linear  # the last layer; what goes into it are the features
+    weights: nn.Parameter  # (P,), with its gradient beside it
+    buffers: Tensor  # (B,)
+    counters: Tensor  # (I,)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Logits (N, classes) of images (N, C, H, W)."""
+        logits: Tensor = self.module(x)
+        return logits
+
+    def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Features (N, d) before the last layer, and logits (N, classes), from one pass."""
+        seen: list[Tensor] = []
+        hook = self.head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        try:
+            logits = self(x)
+        finally:
+            hook.remove()
+        return seen[-1], logits
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The server's present opinion of one client."""
+
+    group: Group | None = None
+    suspicion: float = 0.0  # smoothed membership of the mislabeled group, in [0, 1]
+    threshold: float = 1.0  # confidence that a sample of a mislabeled client must exceed to be used
+    weight: float | None = None  # share in the last aggregation
+    report: Report = field(default_factory=dict)  # the latest it reported
+
+
+Diagnosis = Mapping[ClientId, Verdict]  # all that the server remembers besides the weights
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the server tells one client, besides the weights."""
+
+    round: int  # counted from 1
+    rounds: int  # the last round of the run
+    verdict: Verdict
+
+
+class Images(Protocol):
+    """N images (N, C, H, W), uint8 or float, of which any rows can be taken; a tensor is one."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, rows: Tensor, /) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One client's training data: images and the labels its owner gave them."""
+
+    x: Images
+    y: Tensor  # (N,) int64
+
+
+@dataclass
+class Site:
+    """All that code on a client may see."""
+
+    net: Net  # holds the global weights, in eval mode, until training changes them
+    x: Images
+    y: Tensor  # (N,) given labels
+    memory: dict[str, Tensor]  # the client's own, kept between rounds, never sent
+    order: Order
+    rng: Generator
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What a client trains on: rows of its data with the labels to use; may be empty."""
+
+    rows: Tensor  # (n,) int64
+    labels: Tensor  # (n,) int64
+    reliability: float = 1.0  # mean confidence in these labels
+
+
+@dataclass(frozen=True)
+class Update:
+    """A client's answer to an order to train. Without samples there is nothing to send: `params` is None."""
+
+    params: Params | None
+    size: int  # samples trained on
+    reliability: float = 1.0  # of those samples
+    report: Report = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """In place of an answer: why a client gave none."""
+
+    reason: str
+
+
+class Fold(Protocol):
+    """An aggregation under way: fed one update after another, in the clients' order."""
+
+    def add(self, client: ClientId, update: Update) -> None:
+        """Takes one update in."""
+
+    def finish(self) -> tuple[Params, Weights | None]:
+        """The new global state, and each client's share in it where the rule has such shares."""
+
+
+ReportPart = Callable[[Site], Report]  # on the client
+Select = Callable[[Site], Samples]  # on the client
+Train = Callable[[Site, Samples], Update]  # on the client
+Diagnose = Callable[[Diagnosis, Mapping[ClientId, Report]], Diagnosis]  # on the server, after each exchange
+Aggregate = Callable[[Params, Diagnosis], Fold]  # on the server
+Cohort = Callable[[Sequence[ClientId], int], Sequence[ClientId]]  # who takes part in a round
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What one kind of round does. Without `report` the clients are asked only once a round."""
+
+    report: ReportPart | None
+    diagnose: Diagnose
+    select: Select
+    train: Train
+    aggregate: Aggregate
+    cohort: Cohort
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A recipe and how many rounds it lasts; None: until the end."""
+
+    recipe: Recipe
+    rounds: int | None = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """A federated method: a name and the stages it goes through."""
+
+    name: str
+    stages: tuple[Stage, ...]
+
+    def recipe(self, round: int) -> Recipe:
+        """The recipe of a round, counted from 1; the last stage has no end."""
+        for stage in self.stages:
+            if stage.rounds is None or round <= stage.rounds:
+                return stage.recipe
+            round -= stage.rounds
+        return self.stages[-1].recipe
+
+
+@dataclass(frozen=True)
+class Server:
+    """All that a run needs to go on: the result of its rounds so far."""
+
+    params: Params
+    round: int = 0  # rounds done
+    diagnosis: Diagnosis = field(default_factory=dict)
+    weights: Weights | None = None  # shares in the last aggregation
+    left_out: Mapping[ClientId, str] = field(
+        default_factory=dict
+    )  # whose answer was not used in the last round, and why
+
+
+class Clients(Protocol):
+    """Where the clients are: in this process, or behind Flower. Answers come in the order of `ids`."""
+
+    @property
+    def ids(self) -> Sequence[ClientId]:
+        """Every client, in the order in which answers are summed."""
+
+    def report(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Report | Failure]]:
+        """Asks the ordered clients what they see under these weights."""
+
+    def train(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Update | Failure]]:
+        """Has the ordered clients train from these weights."""

@@ -1,0 +1,219 @@
+"""Images decoded once, into a folder of memory-mapped arrays that is there whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpca.data.folders import discard, whole_folder
+from fedpca.data.pictures import ColourError, Pixels, pixels
+from fedpca.data.source import Picture, Source
+from fedpca.faults import DataError
+
+FORMAT = 1  # of an entry; counted up when the same files would be decoded to something else
+PARTS = ("train", "test")
+Progress = Callable[[int, int], None]
+Decode = Callable[[Picture], Pixels | str]  # pixels, or why there are none
+Named = tuple[str, Pixels | str]  # a picture's name, and what it was decoded to
+First = tuple[str, tuple[int, ...]]  # name and shape of the image that all others must be like
+_BATCH = 64  # pictures in memory at once
+_HANDFUL = 8  # pictures that a thread decodes before it is given more
+_HEADER = 128  # bytes of a .npy file before its data
+
+
+@dataclass(frozen=True)
+class Part:
+    """Images with their labels, for training or for testing."""
+
+    images: NDArray[np.uint8]  # (N, C, H, W); memory-mapped and read-only where they come from the cache
+    labels: NDArray[np.int64]  # (N,), from 0
+    columns: Mapping[str, NDArray[np.str_]]  # the source's further columns, (N,) each
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A train and a test part of the same image shape and classes."""
+
+    name: str
+    train: Part
+    test: Part
+    classes: tuple[str, ...]
+    skipped: tuple[str, ...]  # one line per image that could not be read: which, and why
+
+
+@dataclass(frozen=True)
+class Undecoded:
+    """What an entry is made from: a train and a test source, their labels as numbers, the classes' names."""
+
+    sources: tuple[Source, Source]
+    labels: tuple[NDArray[np.int64], NDArray[np.int64]]
+    classes: tuple[str, ...]
+
+
+def fingerprint(files: Sequence[Path], settings: Mapping[str, object]) -> str:
+    """A name for what decoding these files, as they are now, under these settings gives."""
+    stats = [(path.absolute(), path.stat() if path.exists() else None) for path in files]
+    states = [[str(path), stat and stat.st_size, stat and stat.st_mtime_ns] for path, stat in stats]
+    text = json.dumps([FORMAT, states, settings], sort_keys=True, default=str)
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def decoded(entry: Path, name: str, read: Callable[[], Undecoded], size: int | None, progress: Progress) -> Dataset:
+    """The dataset that an entry of the cache holds; a missing or damaged entry is made first."""
+    dataset = _opened(entry, name)
+    for _ in range(2):  # again where another process found a damaged entry too, and took away ours in its place
+        if dataset is None:
+            _make(entry, read, size, progress)
+            dataset = _opened(entry, name)
+    if dataset is None:
+        raise DataError(f"{entry} was damaged while it was written: remove it and start again")
+    return dataset
+
+
+def _make(entry: Path, read: Callable[[], Undecoded], size: int | None, progress: Progress) -> None:
+    try:
+        discard(entry)
+        data = read()
+        with whole_folder(entry) as folder:
+            _write(folder, data, size, progress)
+    except OSError as error:
+        remedy = "make room there, or set FEDPCA_CACHE to another folder"
+        raise DataError(f"decoded images cannot be written to {entry.parent}: {error}; {remedy}") from None
+
+
+def _opened(entry: Path, name: str) -> Dataset | None:
+    """The dataset in an entry; None where a file is missing, or is not as long as it was when it was written."""
+    try:
+        about = json.loads((entry / "about.json").read_text(encoding="utf-8"))
+        if any((entry / file).stat().st_size != size for file, size in about["sizes"].items()):
+            return None
+        parts = [_opened_part(entry, part, about["columns"][part]) for part in PARTS]
+        return Dataset(name, parts[0], parts[1], tuple(about["classes"]), tuple(about["skipped"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _opened_part(entry: Path, part: str, columns: Mapping[str, list[str]]) -> Part:
+    images = np.load(entry / f"{part}_images.npy", mmap_mode="r", allow_pickle=False)
+    labels = np.load(entry / f"{part}_labels.npy", allow_pickle=False)
+    return Part(images, labels, {name: np.array(values, dtype=np.str_) for name, values in columns.items()})
+
+
+def _write(folder: Path, data: Undecoded, size: int | None, progress: Progress) -> None:
+    """Fills an entry; `about.json`, with the sizes of the other files, comes last."""
+    kept, skipped = _write_images(folder, data.sources, size, progress)
+    columns = {}
+    for part, source, labels, rows in zip(PARTS, data.sources, data.labels, kept, strict=True):
+        np.save(folder / f"{part}_labels.npy", labels[rows])
+        columns[part] = {name: [values[row] for row in rows] for name, values in source.columns.items()}
+    sizes = {path.name: path.stat().st_size for path in sorted(folder.glob("*.npy"))}
+    about = {"classes": data.classes, "columns": columns, "skipped": skipped, "sizes": sizes}
+    (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+def _write_images(
+    folder: Path, sources: tuple[Source, Source], size: int | None, progress: Progress
+) -> tuple[list[list[int]], list[str]]:
+    """Decodes both parts; gives the rows that could be read of each, and a line for each that could not.
+
+    Starts as if all were grey, and starts again in colour at the first picture that is not.
+    """
+    try:
+        return _write_parts(folder, sources, partial(pixels, size, 1), progress)
+    except ColourError:
+        return _write_parts(folder, sources, partial(pixels, size, 3), progress)
+
+
+def _write_parts(
+    folder: Path, sources: tuple[Source, Source], decode: Decode, progress: Progress
+) -> tuple[list[list[int]], list[str]]:
+    kept: list[list[int]] = []
+    skipped: list[str] = []
+    first: First | None = None
+    done, total = 0, sum(len(source.labels) for source in sources)
+
+    def told(batches: Iterator[list[Named]]) -> Iterator[Named]:
+        nonlocal done
+        for batch in batches:
+            yield from batch
+            done += len(batch)
+            progress(done, total)
+
+    for part, source in zip(PARTS, sources, strict=True):
+        rows, lines, first = _write_part(folder / f"{part}_images.npy", told(_batches(source, decode)), first)
+        _require_most(source, rows, lines)
+        kept.append(rows)
+        skipped += lines
+    return kept, skipped
+
+
+def _write_part(path: Path, images: Iterator[Named], first: First | None) -> tuple[list[int], list[str], First | None]:
+    """Appends image by image to a .npy file, whose header is written when their number is known."""
+    rows: list[int] = []
+    lines: list[str] = []
+    with path.open("wb") as file:
+        file.write(bytes(_HEADER))
+        for row, (name, image) in enumerate(images):
+            if isinstance(image, str):
+                lines.append(f"{name}: {image}")
+                continue
+            first = first or (name, image.shape)
+            _require_shape(first, name, image.shape)
+            rows.append(row)
+            file.write(image.tobytes())
+        file.seek(0)
+        file.write(_npy_header((len(rows), *(first[1] if first else (0, 0, 0)))))
+    return rows, lines, first
+
+
+def _npy_header(shape: tuple[int, ...]) -> bytes:
+    """The start of a .npy file of unsigned bytes, version 1.0, always of the same length."""
+    text = repr({"descr": "|u1", "fortran_order": False, "shape": shape})
+    return b"\x93NUMPY\x01\x00" + (_HEADER - 10).to_bytes(2, "little") + text.ljust(_HEADER - 11).encode() + b"\n"
+
+
+def _require_shape(first: First, name: str, shape: tuple[int, ...]) -> None:
+    if shape != first[1]:
+        one, other = (f"{height}x{width}" for _, height, width in (first[1], shape))
+        came = f"{first[0]} is {one} (height x width), {name} is {other}"
+        raise DataError(f"all images must be of one size, but {came}: set data.image_size to resize them to a square")
+
+
+def _require_most(source: Source, rows: list[int], lines: list[str]) -> None:
+    if not rows or len(lines) > len(rows):
+        shown = "; ".join(lines[:3])
+        raise DataError(
+            f"{source.place}: {len(lines)} of {len(rows) + len(lines)} images cannot be read, the first: {shown}. "
+            "At least half must be readable: check the files, data.image_column and data.image_root"
+        )
+
+
+def _batches(source: Source, decode: Decode) -> Iterator[list[Named]]:
+    """A source's pictures, named and decoded, a batch at a time.
+
+    Large ones are decoded in parallel; for small ones threads would only wait for each other.
+    """
+    pictures = source.pictures()
+
+    def decode_all(some: list[tuple[str, Picture]]) -> list[Named]:
+        return [(name, decode(picture)) for name, picture in some]
+
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        while batch := list(islice(pictures, _BATCH)):
+            handfuls = [batch[start : start + _HANDFUL] for start in range(0, len(batch), _HANDFUL)]
+            apply = map if all(_is_small(picture) for _, picture in batch) else pool.map
+            yield [item for some in apply(decode_all, handfuls) for item in some]
+
+
+def _is_small(picture: Picture) -> bool:
+    return isinstance(picture, np.ndarray) or (isinstance(picture, bytes) and len(picture) < 4096)

@@ -1,0 +1,147 @@
+"""The clients' data, the test groups, and the truth about both."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedpca.chance import numbers
+from fedpca.core import ClientId, Shard
+from fedpca.data import split
+from fedpca.data.corrupt import constant, corrupt
+from fedpca.data.datasets import Dataset, Part
+from fedpca.data.noise import flip, mislabeled_clients, rounded
+from fedpca.faults import DataError
+from fedpca.scenario import DataSettings, Experiment, RareSettings
+
+Rows = NDArray[np.int64]
+Pixels = NDArray[np.uint8]  # (N, C, H, W)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Rows of an image array that is shared by all clients, copied only when a batch asks for them."""
+
+    store: Tensor  # (all, C, H, W), memory-mapped where it comes from the cache
+    rows: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, picks: Tensor) -> Tensor:
+        return self.store.index_select(0, self.rows[picks])
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What nobody in the federation knows; only evaluation may read it."""
+
+    rare: tuple[ClientId, ...]
+    mislabeled: tuple[ClientId, ...]
+    labels: Mapping[ClientId, Tensor]  # the true labels of every client's images
+
+
+@dataclass(frozen=True)
+class Federation:
+    """A whole experiment's data."""
+
+    shards: Mapping[ClientId, Shard]  # all that clients get
+    tests: Mapping[str, Shard]  # "common" and, where there are rare clients, "rare"
+    truth: Truth
+    shape: tuple[int, int, int]
+    classes: tuple[str, ...]
+
+
+def federate(experiment: Experiment, dataset: Dataset) -> Federation:
+    """The data spread over clients, with rare clients' images corrupted and mislabeled clients' labels flipped."""
+    settings, rare, noise = experiment.data, experiment.rare, experiment.noise
+    train = _some(dataset.train, settings.train_images, settings.seed, "train")
+    test = _some(dataset.test, settings.test_images, settings.seed, "test")
+    rows = split_rows(settings, train, batch=experiment.training.batch)
+    clients = list(rows)
+    rare_ids = tuple(clients[len(clients) - rounded(rare.share * len(clients)) :])
+    wrong_ids = mislabeled_clients(clients, rare_ids, noise.clients, noise.where, numbers(settings.seed, "mislabeled"))
+    store = _tensor(train.images)
+    shards, true = {}, {}
+    for client, own in rows.items():
+        true[client] = torch.from_numpy(train.labels[own])
+        rng = numbers(settings.seed, "labels", client)
+        given = flip(train.labels[own], len(dataset.classes), noise.labels, rng, noise.mode, noise.kind)
+        x = _corrupted(train.images[own], rare, settings.seed, client) if client in rare_ids else None
+        y = torch.from_numpy(given) if client in wrong_ids else true[client].clone()
+        shards[client] = Shard(Taken(store, torch.from_numpy(own)) if x is None else _tensor(x), y)
+    return Federation(
+        shards,
+        _tests(test, rare, settings.seed, bool(rare_ids)),
+        Truth(rare_ids, wrong_ids, true),
+        (train.images.shape[1], train.images.shape[2], train.images.shape[3]),
+        dataset.classes,
+    )
+
+
+def split_rows(settings: DataSettings, train: Part, batch: int) -> dict[ClientId, Rows]:
+    """Which rows belong to which client, clients in their order."""
+    count, rng = len(train.labels), numbers(settings.seed, "split")
+    if settings.split == "column":
+        if settings.column is None or settings.column not in train.columns:
+            there = ", ".join(sorted(train.columns)) or "none"
+            raise DataError(f"data.column: the data have no column {settings.column!r}; there are: {there}")
+        return split.by_column(train.columns[settings.column])
+    if settings.split == "sizes":
+        rows = split.by_sizes(count, settings.sizes or (), rng)
+    elif settings.split == "dirichlet":
+        clients = settings.clients or 0
+        least = settings.least or min(2 * batch, count // (2 * clients))
+        rows = split.dirichlet(train.labels, clients, settings.alpha, least, rng)
+    else:
+        rows = split.iid(count, settings.clients or 0, rng)
+    if (shortest := min(len(own) for own in rows)) < 2:
+        raise DataError(f"{count} training images for {len(rows)} clients leave one with {shortest}: use fewer clients")
+    return {str(number): own for number, own in enumerate(rows)}
+
+
+def _some(part: Part, limit: int | None, seed: int, which: str) -> Part:
+    """A random part of that many images in their old order; all of them without a limit."""
+    count = len(part.labels)
+    if limit is None or limit == count:
+        return part
+    if limit > count:
+        raise DataError(f"data.{which}_images = {limit}, but there are only {count} {which} images")
+    rows = np.sort(numbers(seed, "subset", which).choice(count, limit, replace=False))
+    columns = {name: values[rows] for name, values in part.columns.items()}
+    return Part(part.images[rows], part.labels[rows], columns)
+
+
+def _corrupted(images: Pixels, rare: RareSettings, seed: int, place: str) -> Pixels:
+    """Images of a rare client: a share stays clean, the rest is corrupted once and for all."""
+    rng = numbers(seed, "corrupt", place)
+    amount = rare.sigma if rare.sigma is not None else constant(rare.corruption, rare.severity, rare.table)
+    if rare.clean == 0:
+        return corrupt(images, rare.corruption, amount, rng)
+    spoiled = np.sort(rng.choice(len(images), rounded((1 - rare.clean) * len(images)), replace=False))
+    mixed = np.array(images)
+    mixed[spoiled] = corrupt(images[spoiled], rare.corruption, amount, rng)
+    return mixed
+
+
+def _tests(test: Part, rare: RareSettings, seed: int, any_rare: bool) -> dict[str, Shard]:
+    """The clean test images and, where there are rare clients, the same images all corrupted."""
+    labels = torch.from_numpy(np.asarray(test.labels))
+    groups = {"common": Shard(_tensor(test.images), labels)}
+    if any_rare:
+        spoiled = _corrupted(test.images, rare.model_copy(update={"clean": 0.0}), seed, "test")
+        groups["rare"] = Shard(_tensor(spoiled), labels)
+    return groups
+
+
+def _tensor(images: Pixels) -> Tensor:
+    """The same memory as a tensor; a read-only memory map stays one, and nobody writes to images."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(images)

@@ -1,0 +1,100 @@
+"""The round loop of the server, and the client's two halves of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+import torch
+
+from fedpca.core import (
+    ClientId,
+    Clients,
+    Diagnosis,
+    Failure,
+    Method,
+    Order,
+    Params,
+    Recipe,
+    Report,
+    Server,
+    Site,
+    Update,
+    Verdict,
+    Weights,
+)
+from fedpca.params import fault
+
+
+def play(method: Method, clients: Clients, server: Server, rounds: int) -> Iterator[Server]:
+    """The server after each round, from where it stands up to `rounds`; a saved server goes on as if never stopped."""
+    while server.round < rounds:
+        server = play_round(method.recipe(server.round + 1), clients, server, rounds)
+        yield server
+
+
+def play_round(recipe: Recipe, clients: Clients, server: Server, rounds: int) -> Server:
+    """The server after one more round: report, diagnose, select, train, aggregate."""
+    round, diagnosis = server.round + 1, server.diagnosis
+    cohort = recipe.cohort(clients.ids, round)
+    left_out: dict[ClientId, str] = {}
+    if recipe.report is not None:
+        replies = clients.report(server.params, _orders(cohort, round, rounds, diagnosis))
+        diagnosis = recipe.diagnose(diagnosis, _reports(replies, left_out))
+        cohort = [client for client in cohort if client not in left_out]
+    fold, reports = recipe.aggregate(server.params, diagnosis), {}
+    for client, reply in clients.train(server.params, _orders(cohort, round, rounds, diagnosis)):
+        if reason := _fault(reply, server.params):
+            left_out[client] = reason
+        elif isinstance(reply, Update):
+            fold.add(client, reply)
+            reports[client] = reply.report
+    params, weights = fold.finish()
+    diagnosis = _weighted(recipe.diagnose(diagnosis, reports), weights)
+    return Server(params, round, diagnosis, weights, left_out)
+
+
+@torch.no_grad()
+def answer_report(recipe: Recipe, site: Site) -> Report:
+    """What a client says about its data; the site's model holds the global weights, in eval mode."""
+    assert recipe.report is not None, "a recipe without a report asks for none"
+    return recipe.report(site)
+
+
+def answer_train(recipe: Recipe, site: Site) -> Update:
+    """What a client sends after local training; it changes the site's model."""
+    with torch.no_grad():
+        samples = recipe.select(site)
+    return recipe.train(site, samples)
+
+
+def _orders(cohort: Iterable[ClientId], round: int, rounds: int, diagnosis: Diagnosis) -> dict[ClientId, Order]:
+    return {client: Order(round, rounds, diagnosis.get(client, Verdict())) for client in cohort}
+
+
+def _reports(
+    replies: Iterable[tuple[ClientId, Report | Failure]], left_out: dict[ClientId, str]
+) -> Mapping[ClientId, Report]:
+    """The reports; who gave none is noted in `left_out`. What a number is worth is for the diagnosis to say."""
+    reports = {}
+    for client, reply in replies:
+        if isinstance(reply, Failure):
+            left_out[client] = reply.reason
+        else:
+            reports[client] = reply
+    return reports
+
+
+def _fault(reply: Update | Failure, like: Params) -> str | None:
+    """Why an answer cannot be used, or None."""
+    if isinstance(reply, Failure):
+        return reply.reason
+    return fault(reply.params, like) if reply.params else None
+
+
+def _weighted(diagnosis: Diagnosis, weights: Weights | None) -> Diagnosis:
+    """The same opinions, with each client's share in this round's aggregation."""
+    known = dict(diagnosis)
+    for client, weight in (weights or {}).items():
+        known[client] = replace(known.get(client, Verdict()), weight=weight)
+    return known

@@ -1,0 +1,190 @@
+"""Networks by name or by the user's own function, ready for federated training."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from fedpca.catalogue import MODELS
+from fedpca.chance import seed_of
+from fedpca.core import Net
+from fedpca.faults import UserError
+from fedpca.params import flatten
+
+Shape = tuple[int, int, int]  # channels, height, width
+Factory = Callable[[Shape, int], nn.Module]
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def build(name: str, shape: Shape, classes: int, seed: int, weights: Path | None = None) -> Net:
+    """A model of this name with weights drawn for this seed, or taken from a file; uint8 images go straight in."""
+    factory = FACTORIES.get(name) or _import_factory(name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_of(seed, "model"))
+        module = factory(shape, classes)
+    if not isinstance(module, nn.Module):
+        raise UserError(f"model {name!r} must return an nn.Module, came {type(module).__name__}")
+    if weights is not None:
+        load_pretrained(module, weights)
+    module.register_forward_pre_hook(Scaling.for_channels(shape[0]))
+    return flatten(module.float().eval(), last_linear(module, classes))
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A forward hook that turns uint8 pixels into standardised floats, channels last; floats pass as they are."""
+
+    factor: Tensor  # (C, 1, 1)
+    shift: Tensor  # (C, 1, 1)
+
+    @staticmethod
+    def for_channels(channels: int) -> Scaling:
+        """ImageNet's mean and deviation for colour, as the compared methods use; 1/2 and 1/4 for anything else."""
+        mean, std = (IMAGENET_MEAN, IMAGENET_STD) if channels == 3 else ((0.5,) * channels, (0.25,) * channels)
+        spread = torch.tensor(std).view(-1, 1, 1)
+        return Scaling(1 / (255 * spread), -torch.tensor(mean).view(-1, 1, 1) / spread)
+
+    def __call__(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The model's inputs with the first one scaled."""
+        images, *rest = inputs
+        layout = torch.channels_last if images.ndim == 4 else torch.preserve_format
+        if images.dtype != torch.uint8:
+            return (images.to(torch.float32, memory_format=layout), *rest)
+        return (images.to(torch.float32, memory_format=layout).mul_(self.factor).add_(self.shift), *rest)
+
+
+def last_linear(module: nn.Module, classes: int) -> nn.Linear:
+    """The layer that features go into: `module.head` if linear, else the last linear one with `classes` outputs."""
+    given = getattr(module, "head", None)
+    if isinstance(given, nn.Linear) and given.out_features == classes:
+        return given
+    fitting = [part for part in module.modules() if isinstance(part, nn.Linear) and part.out_features == classes]
+    if not fitting:
+        raise UserError(
+            f"the model {type(module).__name__} has no linear layer with {classes} outputs, one per class; "
+            "features are what goes into that layer: end the model with nn.Linear, or name it `head`"
+        )
+    return fitting[-1]
+
+
+def draws_in_forward(module: nn.Module) -> bool:
+    """Whether a pass in train mode draws random numbers of its own (dropout), from PyTorch's global generator."""
+    drawing = (nn.modules.dropout._DropoutNd, nn.RReLU)
+    return any(isinstance(part, drawing) for part in module.modules())
+
+
+def load_pretrained(module: nn.Module, path: Path) -> None:
+    """Fills a model from a file of named tensors; a last layer made for other classes is left as drawn."""
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            tensors = load_file(path)
+        else:
+            tensors = torch.load(path, map_location="cpu", weights_only=True)  # tensors only: runs no code
+    except Exception as error:
+        raise UserError(f"model.weights: cannot read {path}: {error}") from None
+    own = module.state_dict()
+    fitting = {name: tensor for name, tensor in tensors.items() if name in own and own[name].shape == tensor.shape}
+    left = [name for name in own if name not in fitting and not name.startswith(("fc.", "head."))]
+    if left:
+        raise UserError(f"model.weights: {path} has no fitting {left[0]!r} ({len(left)} of {len(own)} tensors missing)")
+    module.load_state_dict(fitting, strict=False)
+
+
+def mlp(shape: Shape, classes: int) -> nn.Module:
+    """One hidden layer of 64."""
+    channels, height, width = shape
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, 64), nn.ReLU(), nn.Linear(64, classes))
+
+
+def cnn_small(shape: Shape, classes: int) -> nn.Module:
+    """Two 3x3 convolutions with pooling, a hidden layer of 128; 8x8 to 32x32."""
+    channels, height, width = shape
+    if min(height, width) < 8:
+        raise UserError(f"cnn-small needs images of at least 8x8, came {height}x{width}")
+    return nn.Sequential(
+        nn.Conv2d(channels, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64 * (height // 4) * (width // 4), 128),
+        nn.ReLU(),
+        nn.Linear(128, classes),
+    )
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions around a shortcut (He et al. 2016), under torchvision's parameter names."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample = (
+            nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+            if stride != 1 or inputs != outputs
+            else nn.Identity()
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, inputs, H, W) to (N, outputs, H / stride, W / stride)."""
+        y = torch.relu(self.bn1(self.conv1(x)))
+        return torch.relu(self.bn2(self.conv2(y)) + self.downsample(x))
+
+
+class ResNet18(nn.Module):
+    """ResNet-18 with either stem; 512 features before `fc`."""
+
+    def __init__(self, channels: int, classes: int, imagenet_stem: bool) -> None:
+        super().__init__()
+        kernel, stride, padding = (7, 2, 3) if imagenet_stem else (3, 1, 1)
+        self.conv1 = nn.Conv2d(channels, 64, kernel, stride, padding, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.maxpool = nn.MaxPool2d(3, 2, padding=1) if imagenet_stem else nn.Identity()
+        self.layer1 = nn.Sequential(Block(64, 64, 1), Block(64, 64, 1))
+        self.layer2 = nn.Sequential(Block(64, 128, 2), Block(128, 128, 1))
+        self.layer3 = nn.Sequential(Block(128, 256, 2), Block(256, 256, 1))
+        self.layer4 = nn.Sequential(Block(256, 512, 2), Block(512, 512, 1))
+        self.fc = nn.Linear(512, classes)
+        for part in self.modules():
+            if isinstance(part, nn.Conv2d):
+                nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, classes)."""
+        x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        logits: Tensor = self.fc(x.mean(dim=(2, 3)))
+        return logits
+
+
+FACTORIES: dict[str, Factory] = {
+    "mlp": mlp,
+    "cnn-small": cnn_small,
+    "resnet18": lambda shape, classes: ResNet18(shape[0], classes, imagenet_stem=False),
+    "resnet18-imagenet": lambda shape, classes: ResNet18(shape[0], classes, imagenet_stem=True),
+}
+
+
+def _import_factory(name: str) -> Factory:
+    module, colon, function = name.partition(":")
+    if not colon:
+        names = ", ".join(MODELS)
+        raise UserError(f"model.name: there is no model {name!r}; there are {names}")
+    try:
+        factory: Factory = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"model.name: cannot import {name!r}: {error}") from None
+    return factory

@@ -1,0 +1,131 @@
+"""A model as vectors: which stretch belongs to which tensor, loading, copying, and named tensors at the edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from fedpca.core import Net, Params
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one tensor lies in its vector. Convolutions lie channels last: that is faster on a CPU."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+
+    def view(self, vector: Tensor) -> Tensor:
+        """The tensor, sharing memory with the vector."""
+        flat = vector[self.start : self.start + prod(self.shape)]
+        if len(self.shape) != 4:
+            return flat.view(self.shape)
+        out, into, height, width = self.shape
+        return flat.view(out, height, width, into).permute(0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The names, shapes and places of a model's tensors in the three vectors of `Params`."""
+
+    weights: tuple[Slot, ...]
+    buffers: tuple[Slot, ...]
+    counters: tuple[Slot, ...]
+
+    def named(self, params: Params) -> dict[str, Tensor]:
+        """Copies of all tensors under the model's own names, as `state_dict` has them."""
+        pairs = ((self.weights, params.weights), (self.buffers, params.buffers), (self.counters, params.counters))
+        return {slot.name: slot.view(vector).contiguous().clone() for slots, vector in pairs for slot in slots}
+
+    def params(self, tensors: Mapping[str, Tensor]) -> Params:
+        """The vectors made of named tensors; a missing, unknown or misshapen one is an error that names it."""
+        known = {slot.name: slot.shape for slots in (self.weights, self.buffers, self.counters) for slot in slots}
+        if missing := known.keys() - tensors.keys():
+            raise ValueError(f"the model needs {_some(missing)}, which the given weights lack")
+        if unknown := tensors.keys() - known.keys():
+            raise ValueError(f"the given weights have {_some(unknown)}, which the model lacks")
+        for name, shape in known.items():
+            if tuple(tensors[name].shape) != shape:
+                raise ValueError(f"{name} must have shape {shape}, came {tuple(tensors[name].shape)}")
+        return Params(
+            _filled(self.weights, tensors, torch.float32),
+            _filled(self.buffers, tensors, torch.float32),
+            _filled(self.counters, tensors, torch.int64),
+        )
+
+
+def layout_of(module: nn.Module) -> Layout:
+    """The layout of a model's trainable parameters and persistent buffers, in the model's own order."""
+    weights = dict(module.named_parameters())
+    kept = module.state_dict().keys() - weights.keys()
+    buffers = {name: buffer for name, buffer in module.named_buffers() if name in kept}
+    return Layout(
+        _slots(weights.items()),
+        _slots((name, buffer) for name, buffer in buffers.items() if buffer.is_floating_point()),
+        _slots((name, buffer) for name, buffer in buffers.items() if not buffer.is_floating_point()),
+    )
+
+
+def flatten(module: nn.Module, head: nn.Linear) -> Net:
+    """The same model, its tensors now views into three vectors, so that a load is three copies."""
+    layout = layout_of(module)
+    start = layout.params(module.state_dict())
+    weights = nn.Parameter(start.weights)
+    weights.grad = torch.zeros_like(start.weights)
+    parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+    for slot in layout.weights:
+        parameters[slot.name].data = slot.view(start.weights)
+        parameters[slot.name].grad = slot.view(weights.grad)
+    for slots, vector in ((layout.buffers, start.buffers), (layout.counters, start.counters)):
+        for slot in slots:
+            buffers[slot.name].data = slot.view(vector)
+    return Net(module, head, weights, start.buffers, start.counters)
+
+
+@torch.no_grad()
+def load(net: Net, params: Params) -> None:
+    """Puts a state into a model."""
+    net.weights.copy_(params.weights)
+    net.buffers.copy_(params.buffers)
+    net.counters.copy_(params.counters)
+
+
+def params_of(net: Net) -> Params:
+    """A copy of a model's state."""
+    return Params(net.weights.detach().clone(), net.buffers.clone(), net.counters.clone())
+
+
+def fault(params: Params, like: Params) -> str | None:
+    """What makes a state unusable beside another: a foreign shape, or a value that is not finite; else None."""
+    for part in ("weights", "buffers", "counters"):
+        came, needed = getattr(params, part), getattr(like, part)
+        if came.shape != needed.shape or came.dtype != needed.dtype:
+            return f"its {part} are {came.dtype} {tuple(came.shape)}, not {needed.dtype} {tuple(needed.shape)}"
+        if came.is_floating_point() and not bool(came.isfinite().all()):
+            return f"its {part} are not finite"
+    return None
+
+
+def _slots(tensors: Iterable[tuple[str, Tensor]]) -> tuple[Slot, ...]:
+    slots, start = [], 0
+    for name, tensor in tensors:
+        slots.append(Slot(name, tuple(tensor.shape), start))
+        start += tensor.numel()
+    return tuple(slots)
+
+
+def _filled(slots: tuple[Slot, ...], tensors: Mapping[str, Tensor], dtype: torch.dtype) -> Tensor:
+    vector = torch.empty(sum(prod(slot.shape) for slot in slots), dtype=dtype)
+    for slot in slots:
+        slot.view(vector).copy_(tensors[slot.name].detach())
+    return vector
+
+
+def _some(names: Iterable[str]) -> str:
+    first, *rest = sorted(names)
+    return f"{first!r}" + (f" and {len(rest)} more" if rest else "")

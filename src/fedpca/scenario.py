@@ -1,0 +1,229 @@
+"""An experiment's settings: one TOML file, read into frozen values, with errors that say what to change."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Literal, cast
+
+import tomli_w
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
+
+from fedpca.catalogue import METHODS, Corruption, Settings
+from fedpca.faults import SettingsError
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Table = dict[str, object]  # what a TOML table holds
+
+
+class DataSettings(Settings):
+    """Which images, and how they are spread over the clients."""
+
+    dataset: str = "digits"
+    clients: Count | None = None  # given by the data when the split is by column or by sizes
+    split: Literal["iid", "dirichlet", "column", "sizes"] = "iid"
+    alpha: Positive = 2.0  # of the Dirichlet split: small is uneven
+    least: Count | None = None  # images per client of the Dirichlet split; two batches if not given and possible
+    column: str | None = None  # whose values are the clients, for split = "column"
+    sizes: tuple[Count, ...] | None = None  # images per client, for split = "sizes"
+    seed: int = 0  # of split, corruption and label noise: the same federation for every training seed
+    train_images: Count | None = None  # use only so many, drawn at random; all if not given
+    test_images: Count | None = None
+    test_share: Annotated[float, Field(gt=0, lt=1)] = 0.2  # of data that come without a test part
+    image_column: str = "image"
+    label_column: str = "label"
+    image_root: Path | None = None  # where the paths of a CSV start; the CSV's own folder if not given
+    image_size: Annotated[int, Field(ge=4)] | None = None  # images are resized to this square when decoded
+
+    @model_validator(mode="after")
+    def _split_has_what_it_needs(self) -> DataSettings:
+        needed = {"iid": "clients", "dirichlet": "clients", "column": "column", "sizes": "sizes"}[self.split]
+        if getattr(self, needed) is None:
+            raise ValueError(f"split = {self.split!r} needs data.{needed}")
+        if self.split == "sizes" and self.clients not in (None, len(self.sizes or ())):
+            raise ValueError(f"data.clients = {self.clients}, but data.sizes lists {len(self.sizes or ())} clients")
+        return self
+
+
+class RareSettings(Settings):
+    """Which clients hold corrupted images, and how those are corrupted."""
+
+    share: Share = 0.0  # of all clients
+    corruption: Corruption = "gaussian_noise"
+    severity: Annotated[int, Field(ge=1, le=5)] = 3
+    table: Literal["imagenet", "cifar"] = "imagenet"  # whose published constants a severity stands for
+    sigma: NonNegative | None = None  # in place of table and severity; noise and Gaussian blur only
+    clean: Share = 0.0  # share of each rare client's images that stay clean
+
+    @model_validator(mode="after")
+    def _sigma_has_a_meaning(self) -> RareSettings:
+        takers = ("gaussian_noise", "speckle_noise", "gaussian_blur")
+        if self.sigma is not None and self.corruption not in takers:
+            raise ValueError(f"rare.sigma is for {', '.join(takers)}; {self.corruption} takes rare.severity")
+        return self
+
+
+class NoiseSettings(Settings):
+    """Which clients have wrong labels, and how many."""
+
+    clients: Share = 0.0  # rho: share of all clients
+    labels: Share = 0.0  # eta: share of each such client's labels
+    mode: Literal["exclusive", "inclusive"] = "exclusive"  # exact count and never the true class, or each by chance
+    kind: Literal["symmetric", "pair"] = "symmetric"  # any other class, or the next one
+    where: Literal["common", "anywhere"] = "common"  # which clients may be mislabeled
+
+
+class ModelSettings(Settings):
+    """The network; its name, or `package.module:function` of your own."""
+
+    name: str = "cnn-small"
+    weights: Path | None = None  # .safetensors or torchvision's .pth to start from
+
+
+class TrainingSettings(Settings):
+    """What every client does with the samples it trains on."""
+
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    lr: Positive = 0.03
+    momentum: Share = 0.9  # of SGD
+    weight_decay: NonNegative = 5e-4
+    batch: Annotated[int, Field(ge=2)] = 64
+    epochs: Count = 1
+    augment: Literal["none", "crop-flip"] = "none"
+
+
+class EvaluationSettings(Settings):
+    """When and how the global model is tested."""
+
+    every: Count = 1  # rounds; the last `last_rounds` are always tested
+    last_rounds: Count = 5  # over which results are averaged
+
+
+class Experiment(Settings):
+    """Everything that determines an experiment's numbers."""
+
+    name: str = "experiment"
+    rounds: Count = 60
+    methods: tuple[str, ...] = ("fedavg",)
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0, 1, 2)
+    participation: Annotated[float, Field(gt=0, le=1)] = 1.0  # share of the clients that take part in a round
+    checkpoint_every: Count = 1  # rounds
+    data: DataSettings = DataSettings(clients=20)
+    rare: RareSettings = RareSettings()
+    noise: NoiseSettings = NoiseSettings()
+    model: ModelSettings = ModelSettings()
+    training: TrainingSettings = TrainingSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    method: dict[str, Table] = Field(default_factory=dict)  # [method.NAME]: settings of one method
+
+    @field_validator("methods", "seeds")
+    @classmethod
+    def _something_once(cls, values: tuple[object, ...]) -> tuple[object, ...]:
+        if not values or len(set(values)) < len(values):
+            raise ValueError("needs at least one entry, and none twice")
+        return values
+
+    def settings_of(self, method: str) -> Settings:
+        """The settings of one method, checked, with its defaults for what the file does not say."""
+        return METHODS[method].settings.model_validate(self.method.get(method, {}))
+
+    def complete(self) -> Experiment:
+        """The same experiment with every method's settings spelled out, as a run folder stores it."""
+        return self.model_copy(
+            update={"method": {name: self.settings_of(name).model_dump(mode="json") for name in self.methods}}
+        )
+
+    def cell(self, method: str, seed: int) -> Experiment:
+        """The part of the experiment that one run folder holds: one method, one seed."""
+        return self.model_copy(update={"methods": (method,), "seeds": (seed,)}).complete()
+
+
+def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
+    """The settings in a file, with `key=value` changes on top; its name is the file's unless it gives one."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"there is no settings file {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not valid TOML: {error}") from None
+    for change in changes:
+        _apply(change, table)
+    return check_experiment({"name": path.stem, **table}, str(path))
+
+
+def check_experiment(table: Table, source: str) -> Experiment:
+    """Settings from a plain table; an error names `source`."""
+    try:
+        experiment = Experiment.model_validate(table)
+    except ValidationError as error:
+        raise _refusal(source, Experiment, error) from None
+    for name in (*experiment.methods, *experiment.method):
+        if name not in METHODS:
+            raise SettingsError(f"{source}: there is no method {name!r}{_nearest(name, METHODS)}")
+        try:
+            experiment.settings_of(name)
+        except ValidationError as error:
+            raise _refusal(source, METHODS[name].settings, error, prefix=("method", name)) from None
+    return experiment
+
+
+def write_experiment(experiment: Experiment) -> str:
+    """Settings as TOML that `read_experiment` reads back to an equal value; what is None is left out."""
+    return tomli_w.dumps(experiment.model_dump(mode="json", exclude_none=True))
+
+
+def _apply(change: str, table: Table) -> None:
+    """Sets one `a.b=c` in place; c is read as TOML and, failing that, as a plain string."""
+    key, equals, text = change.partition("=")
+    if not equals or not key.strip():
+        raise SettingsError(f"--set {change!r}: write it as key=value, such as --set noise.clients=0.4")
+    *path, last = key.strip().split(".")
+    for part in path:
+        inner = table.setdefault(part, {})
+        if not isinstance(inner, dict):
+            raise SettingsError(f"--set {change!r}: {part!r} is a value, not a table")
+        table = inner
+    try:
+        table[last] = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        table[last] = text.strip()
+
+
+def _refusal(source: str, root: type[Settings], error: ValidationError, prefix: tuple[str, ...] = ()) -> SettingsError:
+    """All faults of a settings table in one message, a line each."""
+    lines = [_explain(root, details, prefix) for details in error.errors()]
+    return SettingsError("\n".join(f"{source}: {line}" for line in lines))
+
+
+def _explain(root: type[Settings], details: ErrorDetails, prefix: tuple[str, ...]) -> str:
+    place = tuple(str(part) for part in details["loc"])
+    key = ".".join((*prefix, *place))
+    if details["type"] != "extra_forbidden":
+        reason = details["msg"].removeprefix("Value error, ")
+        return f"{key}: {reason[0].lower() + reason[1:]} (came: {details['input']!r})" if place else reason
+    allowed = _keys(root, place[:-1])
+    table = ".".join((*prefix, *place[:-1]))
+    where = f"[{table}]" if table else "the file's top level"
+    listed = ", ".join(allowed) if allowed else "no key at all"
+    close = _nearest(place[-1], allowed).partition(";")[0]
+    return f"unknown key {key!r}{close}; {where} takes {listed}"
+
+
+def _keys(root: type[Settings], place: Sequence[str]) -> list[str]:
+    for part in place:
+        root = cast("type[Settings]", root.model_fields[part].annotation)
+    return list(root.model_fields)
+
+
+def _nearest(word: str, words: Mapping[str, object] | Sequence[str]) -> str:
+    """ " (did you mean …?)" where something is near, else what there is."""
+    close = get_close_matches(word.lower(), list(words), n=1, cutoff=0.6)
+    if close:
+        return f" (did you mean {close[0]!r}?)"
+    return f"; there are {', '.join(words)}" if words else ""

@@ -1,0 +1,110 @@
+"""Clients in this process: one model per worker, however many clients there are."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from fedpca.chance import seed_of, stream
+from fedpca.core import ClientId, Failure, Method, Net, Order, Params, Report, Shard, Site, Update
+from fedpca.faults import UserError
+from fedpca.loop import answer_report, answer_train
+from fedpca.models import draws_in_forward
+from fedpca.params import load
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Workers:
+    """As many threads as models, each with one intra-op thread: PyTorch's kernels let go of Python's lock.
+
+    Results do not depend on the number of workers: every item is worked on by one thread alone, from a state that is
+    loaded first, and results come back in the order of the items.
+    """
+
+    def __init__(self, nets: Sequence[Net]) -> None:
+        self.nets = nets
+        self.free: SimpleQueue[Net] = SimpleQueue()
+        for net in nets:
+            self.free.put(net)
+        torch.set_num_threads(1)
+        self.pool = ThreadPoolExecutor(len(nets), "worker", torch.set_num_threads, (1,)) if len(nets) > 1 else None
+
+    def map(self, work: Callable[[Net, Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """The result of each item in order; at most two per worker are under way or waiting to be taken."""
+        if self.pool is None:
+            yield from (work(self.nets[0], item) for item in items)
+            return
+        waiting: deque[Future[Result]] = deque()
+        try:
+            for item in items:
+                waiting.append(self.pool.submit(self._borrow, work, item))
+                if len(waiting) >= 2 * len(self.nets):
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def close(self) -> None:
+        """Ends the threads once what is under way is done."""
+        if self.pool is not None:
+            self.pool.shutdown(cancel_futures=True)
+
+    def _borrow(self, work: Callable[[Net, Item], Result], item: Item) -> Result:
+        net = self.free.get()
+        try:
+            return work(net, item)
+        finally:
+            self.free.put(net)
+
+
+class InProcess:
+    """Simulated clients that answer from their shards; an exception in a client's code ends the run with its trace."""
+
+    def __init__(self, method: Method, shards: Mapping[ClientId, Shard], workers: Workers, seed: int) -> None:
+        self.method, self.shards, self.workers, self.seed = method, shards, workers, seed
+        self.memory: dict[ClientId, dict[str, Tensor]] = {client: {} for client in shards}
+        self.dropout = draws_in_forward(workers.nets[0].module)
+        if self.dropout and len(workers.nets) > 1:
+            raise UserError("the model's dropout draws from one generator that workers would share: use --workers 1")
+
+    @property
+    def ids(self) -> Sequence[ClientId]:
+        """Every client, in the order of its shards."""
+        return list(self.shards)
+
+    def report(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Report | Failure]]:
+        """Each ordered client's report."""
+
+        def work(net: Net, client: ClientId) -> tuple[ClientId, Report | Failure]:
+            site = self._site(net, params, client, orders[client], "report")
+            return client, answer_report(self.method.recipe(site.order.round), site)
+
+        return self.workers.map(work, orders)
+
+    def train(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Update | Failure]]:
+        """Each ordered client's update."""
+
+        def work(net: Net, client: ClientId) -> tuple[ClientId, Update | Failure]:
+            site = self._site(net, params, client, orders[client], "train")
+            return client, answer_train(self.method.recipe(site.order.round), site)
+
+        return self.workers.map(work, orders)
+
+    def _site(self, net: Net, params: Params, client: ClientId, order: Order, purpose: str) -> Site:
+        """What the client sees: its data and memory, the global weights loaded, its own random numbers."""
+        load(net, params)
+        if self.dropout:
+            torch.manual_seed(seed_of(self.seed, "dropout", purpose, order.round, client))
+        shard = self.shards[client]
+        rng = stream(self.seed, purpose, order.round, client)
+        return Site(net, shard.x, shard.y, self.memory[client], order, rng)

@@ -1,0 +1,140 @@
+import numpy as np
+import pytest
+import torch
+
+from fedpca.data.cache import Dataset, Part
+from fedpca.data.datasets import load
+from fedpca.data.federation import federate, split_rows
+from fedpca.faults import DataError
+from fedpca.scenario import check_experiment
+
+
+def experiment(**tables: object):
+    table = {"data": {"clients": 20}, "model": {"name": "mlp"}, **tables}
+    return check_experiment(table, "test")
+
+
+def digits(**tables: object):
+    settings = experiment(**tables)
+    return federate(settings, load(settings.data))
+
+
+def pixels(shard) -> torch.Tensor:
+    return shard.x[torch.arange(len(shard.y))]
+
+
+NOISY = {"rare": {"share": 0.2, "sigma": 0.5}, "noise": {"clients": 0.2, "labels": 0.8}}
+
+
+def test_the_demos_federation():
+    federation = digits(**NOISY)
+    truth = federation.truth
+    assert list(federation.shards) == [str(i) for i in range(20)]
+    assert truth.rare == ("16", "17", "18", "19")
+    assert len(truth.mislabeled) == 4
+    assert not set(truth.mislabeled) & set(truth.rare)
+    assert set(federation.tests) == {"common", "rare"}
+
+
+def test_exactly_the_mislabeled_have_wrong_labels_and_exactly_so_many():
+    federation = digits(**NOISY)
+    for client, shard in federation.shards.items():
+        wrong = int((shard.y != federation.truth.labels[client]).sum())
+        expected = int(0.8 * len(shard.y) + 0.5) if client in federation.truth.mislabeled else 0
+        assert wrong == expected
+
+
+def test_exactly_the_rare_have_other_pixels():
+    clean, spoiled = digits(), digits(**NOISY)
+    for client in clean.shards:
+        same = torch.equal(pixels(clean.shards[client]), pixels(spoiled.shards[client]))
+        assert same == (client not in spoiled.truth.rare)
+    assert torch.equal(pixels(clean.tests["common"]), pixels(spoiled.tests["common"]))
+    assert not torch.equal(pixels(spoiled.tests["common"]), pixels(spoiled.tests["rare"]))
+    assert torch.equal(spoiled.tests["common"].y, spoiled.tests["rare"].y)
+
+
+def test_the_federation_depends_on_its_own_seed_and_not_on_the_training_seeds():
+    one, same = digits(**NOISY, seeds=[0]), digits(**NOISY, seeds=[7, 8])
+    other = digits(**{**NOISY, "data": {"clients": 20, "seed": 1}})
+    for client in one.shards:
+        assert torch.equal(pixels(one.shards[client]), pixels(same.shards[client]))
+        assert torch.equal(one.shards[client].y, same.shards[client].y)
+    assert any(
+        len(one.shards[c].y) != len(other.shards[c].y) or not torch.equal(one.shards[c].y, other.shards[c].y)
+        for c in one.shards
+    )
+
+
+def test_mixed_clients_keep_a_share_of_clean_images():
+    clean = digits()
+    mixed = digits(rare={"share": 0.1, "sigma": 0.5, "clean": 0.6})
+    for client in mixed.truth.rare:
+        before, after = pixels(clean.shards[client]), pixels(mixed.shards[client])
+        untouched = (before == after).flatten(1).all(dim=1).float().mean()
+        assert untouched == pytest.approx(0.6, abs=0.02)
+    test = (pixels(mixed.tests["common"]) == pixels(mixed.tests["rare"])).flatten(1).all(dim=1)
+    assert not test.any(), "the rare test group is corrupted as a whole"
+
+
+def test_without_rare_clients_there_is_one_test_group():
+    assert set(digits().tests) == {"common"}
+
+
+def test_wrong_labels_may_lie_anywhere():
+    everywhere = digits(rare={"share": 0.5}, noise={"clients": 1.0, "labels": 0.5, "where": "anywhere"})
+    assert len(everywhere.truth.mislabeled) == 20
+    with pytest.raises(DataError, match="10"):
+        digits(rare={"share": 0.5}, noise={"clients": 0.6, "labels": 0.5})
+
+
+def test_limits_draw_a_part_of_the_images():
+    federation = digits(data={"clients": 4, "train_images": 100, "test_images": 30})
+    assert sum(len(shard.y) for shard in federation.shards.values()) == 100
+    assert len(federation.tests["common"].y) == 30
+    with pytest.raises(DataError, match=r"data.train_images = 99999, but there are only"):
+        digits(data={"clients": 4, "train_images": 99999})
+
+
+def test_dirichlet_covers_everything_with_uneven_sizes():
+    federation = digits(data={"clients": 10, "split": "dirichlet", "alpha": 0.5})
+    sizes = [len(shard.y) for shard in federation.shards.values()]
+    assert sum(sizes) == sum(len(shard.y) for shard in digits().shards.values())
+    assert max(sizes) > 1.5 * min(sizes)
+
+
+def natural() -> Dataset:
+    rng = np.random.default_rng(0)
+    center = np.array(["vienna", "rosendahl", "vienna", "modern", "rosendahl", "modern"] * 5)
+    part = Part(rng.integers(0, 255, (30, 1, 8, 8), dtype=np.uint8), np.arange(30) % 3, {"center": center})
+    return Dataset("lesions", part, part, ("a", "b", "c"), ())
+
+
+def test_natural_silos_keep_their_names():
+    settings = experiment(data={"split": "column", "column": "center"})
+    federation = federate(settings, natural())
+    assert {client: len(shard.y) for client, shard in federation.shards.items()} == {
+        "modern": 10, "rosendahl": 10, "vienna": 10,
+    }  # fmt: skip
+
+
+def test_an_absent_column_is_named_with_those_that_are_there():
+    settings = experiment(data={"split": "column", "column": "centre"})
+    with pytest.raises(DataError, match=r"no column 'centre'; there are: center"):
+        federate(settings, natural())
+
+
+def test_given_sizes():
+    settings = experiment(data={"split": "sizes", "sizes": [3, 7, 10]})
+    rows = split_rows(settings.data, natural().train, batch=4)
+    assert [len(own) for own in rows.values()] == [3, 7, 10]
+
+
+def test_too_many_clients_for_the_images():
+    with pytest.raises(DataError, match="fewer clients"):
+        federate(experiment(data={"clients": 20}), natural())
+
+
+def test_images_are_shared_and_not_copied():
+    federation = digits()
+    assert len({shard.x.store.data_ptr() for shard in federation.shards.values()}) == 1

@@ -1,0 +1,128 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from fedpca.chance import stream
+from fedpca.core import Net, Order, Samples, Site, Verdict
+from fedpca.models import build
+from fedpca.params import layout_of, params_of
+from fedpca.parts.augment import CropFlip
+from fedpca.parts.report import mean_loss
+from fedpca.parts.select import everything
+from fedpca.parts.train import Descent, LocalTraining
+
+SGD = Descent("sgd", lr=0.1, momentum=0.9, weight_decay=1e-3)
+
+
+def site_of(net: Net, count: int = 50, seed: int = 0) -> Site:
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randint(0, 256, (count, 1, 8, 8), dtype=torch.uint8, generator=generator)
+    y = torch.randint(0, 4, (count,), generator=generator)
+    return Site(net, x, y, {}, Order(1, 1, Verdict()), stream(seed, "train"))
+
+
+def plain_pytorch(module: nn.Module, site: Site, optimizer: torch.optim.Optimizer, batch: int, epochs: int) -> None:
+    """The same training, written down as a tutorial would."""
+    rng = stream(0, "train")
+    module.train()
+    for _ in range(epochs):
+        for rows in torch.randperm(len(site.y), generator=rng).split(batch):
+            optimizer.zero_grad()
+            cross_entropy(module(site.x[rows]), site.y[rows]).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer", "lr", "count"),
+    [
+        ("mlp", "sgd", 0.01, 50),
+        ("mlp", "adam", 1e-3, 50),
+        ("cnn-small", "sgd", 0.01, 50),
+        ("cnn-small", "adam", 1e-3, 50),
+        ("resnet18", "sgd", 1e-3, 16),  # one step: after more, rounding grows as in any deep network
+    ],
+)
+def test_equals_a_plain_pytorch_loop(model: str, optimizer: str, lr: float, count: int):
+    """Weights agree to float rounding: the convolutions' memory layout changes the order of sums."""
+    net, plain = build(model, (1, 8, 8), 4, seed=1), unflattened(build(model, (1, 8, 8), 4, seed=1))
+    site = site_of(net, count)
+    made = {
+        "sgd": lambda: torch.optim.SGD(plain.parameters(), lr=lr, momentum=0.9, weight_decay=1e-3),
+        "adam": lambda: torch.optim.Adam(plain.parameters(), lr=lr, weight_decay=1e-3),
+    }[optimizer]()
+    plain_pytorch(plain, site, made, batch=16, epochs=1)
+    descent = Descent(optimizer, lr=lr, momentum=0.9, weight_decay=1e-3)
+    update = LocalTraining(descent, batch=16, epochs=1)(site, everything(site))
+    assert update.params is not None
+    named = layout_of(net.module).named(update.params)
+    for name, tensor in plain.state_dict().items():
+        torch.testing.assert_close(named[name], tensor, rtol=1e-3, atol=1e-4, msg=lambda m, name=name: f"{name}: {m}")
+
+
+def unflattened(net: Net) -> nn.Module:
+    """The same model with tensors of its own, in PyTorch's default memory layout."""
+    for own in net.module.parameters():
+        own.data, own.grad = own.detach().clone(memory_format=torch.contiguous_format), None
+    return net.module
+
+
+def test_the_same_place_trains_to_the_same_bits():
+    training = LocalTraining(SGD, batch=16, epochs=1, augment=CropFlip(pad=1))
+    results = []
+    for _ in range(2):
+        site = site_of(build("cnn-small", (1, 8, 8), 4, seed=1))
+        results.append(training(site, everything(site)).params)
+    assert torch.equal(results[0].weights, results[1].weights)
+    other = site_of(build("cnn-small", (1, 8, 8), 4, seed=1), seed=5)
+    assert not torch.equal(training(other, everything(other)).params.weights, results[0].weights)
+
+
+def test_trains_on_the_selected_rows_under_the_given_labels_alone():
+    site = site_of(build("mlp", (1, 8, 8), 4, seed=1))
+    samples = Samples(torch.tensor([3, 5, 7, 9]), torch.tensor([0, 1, 2, 3]), reliability=0.75)
+    first = LocalTraining(SGD, 2, 1)(site, samples)
+    assert (first.size, first.reliability) == (4, 0.75)
+    spoiled = site_of(build("mlp", (1, 8, 8), 4, seed=1))
+    spoiled.x[[0, 1, 2, 4]] = 0
+    spoiled.y[:] = 0
+    second = LocalTraining(SGD, 2, 1)(spoiled, samples)
+    assert torch.equal(first.params.weights, second.params.weights)
+
+
+def test_without_samples_there_is_no_step_and_nothing_to_send():
+    net = build("mlp", (1, 8, 8), 4, seed=1)
+    before = params_of(net)
+    nothing = Samples(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
+    update = LocalTraining(SGD, 16, 1)(site_of(net), nothing)
+    assert (update.params, update.size) == (None, 0)
+    assert torch.equal(params_of(net).weights, before.weights)
+
+
+@pytest.mark.parametrize(("count", "steps"), [(50, 4), (48, 3), (49, 3), (17, 1)])
+def test_partial_batches_are_kept_but_never_one_alone(count: int, steps: int):
+    net = build("resnet18", (1, 8, 8), 4, seed=1)
+    LocalTraining(SGD, 16, 1)(site := site_of(net, count), everything(site))
+    assert set(net.counters.tolist()) == {steps}
+
+
+def test_the_model_is_left_in_eval_mode():
+    net = build("resnet18", (1, 8, 8), 4, seed=1)
+    LocalTraining(SGD, 16, 1)(site := site_of(net), everything(site))
+    assert not any(part.training for part in net.module.modules())
+
+
+def test_parts_print_compare_and_hash():
+    one, two = LocalTraining(SGD, 16, 1, CropFlip()), LocalTraining(SGD, 16, 1, CropFlip())
+    assert one == two
+    assert hash(one) == hash(two)
+    assert one != replace(one, batch=8)
+    assert "lr=0.1" in repr(one)
+
+
+def test_mean_loss_is_the_cross_entropy_of_all_given_labels():
+    site = site_of(build("mlp", (1, 8, 8), 4, seed=1), count=700)
+    with torch.no_grad():
+        assert mean_loss(site)["loss"] == pytest.approx(cross_entropy(site.net(site.x), site.y).item(), rel=1e-5)

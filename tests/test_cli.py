@@ -1,0 +1,162 @@
+"""The command line as a process, as a newcomer types it."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+TINY = """
+rounds = 2
+seeds = [0, 1]
+[data]
+clients = 4
+train_images = 120
+test_images = 60
+[model]
+name = "mlp"
+[rare]
+share = 0.25
+"""
+
+
+def fedpca(*words: object, cwd: Path | None = None, code: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fedpca", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert code == 1 or "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY)
+    return path
+
+
+def test_run_then_results(tiny: Path, tmp_path: Path):
+    shown = fedpca("run", tiny, cwd=tmp_path).stdout
+    assert "tiny: digits, 4 clients, 1 rare, 2 rounds" in shown
+    assert "fedavg" in shown
+    assert (tmp_path / "runs/tiny/fedavg/seed-1/summary.json").exists()
+    again = fedpca("results", "runs", "--csv", "table.csv", cwd=tmp_path).stdout
+    assert again == shown
+    assert (tmp_path / "table.csv").read_text().splitlines()[1].startswith('"tiny: digits')
+    (table,) = json.loads(fedpca("results", "runs", "--json", cwd=tmp_path).stdout)
+    (row,) = table["rows"]
+    assert (row["method"], row["seeds"], row["unfinished"]) == ("fedavg", 2, 0)
+
+
+def test_options_narrow_and_change_the_experiment(tiny: Path, tmp_path: Path):
+    fedpca("run", tiny, "--seed", 5, "--method", "fedavg", "--set", "rounds=1", "--out", "here", cwd=tmp_path)
+    assert [path.name for path in (tmp_path / "here/fedavg").iterdir()] == ["seed-5"]
+    assert len((tmp_path / "here/fedavg/seed-5/rounds.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_finished_run_is_neither_overwritten_nor_repeated(tiny: Path, tmp_path: Path):
+    fedpca("run", tiny, "--seed", 0, cwd=tmp_path)
+    before = (tmp_path / "runs/tiny/fedavg/seed-0/rounds.jsonl").read_bytes()
+    message = fedpca("run", tiny, "--seed", 0, cwd=tmp_path, code=2).stderr
+    assert "holds a run already: continue it with --resume" in message
+    fedpca("run", tiny, "--resume", cwd=tmp_path)
+    assert (tmp_path / "runs/tiny/fedavg/seed-0/rounds.jsonl").read_bytes() == before
+    assert (tmp_path / "runs/tiny/fedavg/seed-1/summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[data]\nclients = 3\nsplt = 'iid'", ["bad.toml", "data.splt", "did you mean 'split'?"]),
+        ("rounds = 'many'", ["bad.toml", "rounds", "'many'"]),
+        ("methods = ['fedavgs']", ["fedavgs", "did you mean 'fedavg'?"]),
+        ("[data]\nclients = 5000", ["5000 clients", "fewer clients"]),
+        ("[data]\nclients = 5\ndataset = 'nowhere'", ["nowhere"]),
+        ("[model]\nname = 'resnet19'", ["resnet19", "resnet18"]),
+    ],
+)
+def test_a_mistake_gets_one_clear_message_and_exit_code_2(tmp_path: Path, text: str, words: list[str]):
+    (tmp_path / "bad.toml").write_text(text)
+    message = fedpca("run", "bad.toml", cwd=tmp_path, code=2).stderr
+    assert message.startswith("fedpca: ")
+    for word in words:
+        assert word in message
+    assert not (tmp_path / "runs").exists(), "nothing is half written"
+
+
+def test_an_absent_file_and_an_absent_folder(tmp_path: Path):
+    assert "no settings file absent.toml" in fedpca("run", "absent.toml", cwd=tmp_path, code=2).stderr
+    assert "no folder absent" in fedpca("results", "absent", cwd=tmp_path, code=2).stderr
+    assert "no run with a finished round below ." in fedpca("results", ".", cwd=tmp_path, code=2).stderr
+
+
+def test_a_users_own_model_and_data_beside_the_settings(tmp_path: Path):
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    labels = np.arange(90) % 3
+    images = rng.integers(0, 60, (90, 10, 10, 3)).astype(np.uint8) + (80 * labels)[:, None, None, None].astype(np.uint8)
+    np.savez(tmp_path / "mine.npz", x=images, y=labels)
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\n"
+        "def build(shape, classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(300, 20), nn.ReLU(), nn.Linear(20, classes))\n"
+    )
+    (tmp_path / "mine.toml").write_text(
+        "rounds = 5\nseeds = [0]\n[data]\ndataset = 'mine.npz'\nclients = 3\n[model]\nname = 'mine:build'\n"
+        "[training]\nbatch = 8\n"
+    )
+    (table,) = json.loads(
+        (fedpca("run", "mine.toml", cwd=tmp_path), fedpca("results", "runs", "--json", cwd=tmp_path))[1].stdout
+    )
+    assert table["rows"][0]["acc"]["worst"]["mean"] > 80  # classes differ in brightness: easy
+
+
+def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path):
+    (tmp_path / "long.toml").write_text(TINY.replace("rounds = 2", "rounds = 100000"))
+    command = [sys.executable, "-m", "fedpca", "run", "long.toml", "--workers", "2"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    rounds = tmp_path / "runs/long/fedavg/seed-0/rounds.jsonl"
+    while process.poll() is None and not (rounds.exists() and rounds.stat().st_size):
+        time.sleep(0.02)
+    shown = fedpca("results", "runs", cwd=tmp_path).stdout
+    assert "not finished" in shown
+    process.send_signal(signal.SIGINT)
+    _, message = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume" in message
+    assert "Traceback" not in message
+
+
+def test_list_for_people_and_for_scripts():
+    assert "size-weighted mean" in fedpca("list", "methods").stdout
+    assert "cnn-small" in fedpca("list", "models").stdout
+    assert "20 clients" in fedpca("list", "experiments").stdout
+    (method, *_) = json.loads(fedpca("list", "methods", "--json").stdout)
+    assert method["name"] == "fedavg"
+    assert set(method) == {"name", "summary", "category", "settings"}
+    assert {entry["name"] for entry in json.loads(fedpca("list", "datasets", "--json").stdout)} >= {"digits", "cifar10"}
+
+
+def test_wrong_usage_has_exit_code_2():
+    assert "No such option" in fedpca("run", "x.toml", "--sed", "3", code=2).stderr
+    fedpca("list", "things", code=2)
+
+
+def test_version_and_help():
+    assert fedpca("--version").stdout.startswith("fedpca 0.")
+    for command in ("demo", "run", "results", "list"):
+        assert command in fedpca("--help").stdout
+        assert "Usage" in fedpca(command, "--help").stdout
+
+
+@pytest.mark.parametrize("words", [["--help"], ["list", "methods"], ["list", "experiments"], ["run", "--help"]])
+def test_help_and_list_do_not_import_torch(words: list[str]):
+    command = [sys.executable, "-X", "importtime", "-m", "fedpca", *words]
+    imported = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    names = {line.rpartition("|")[2].strip() for line in imported.splitlines()}
+    assert "fedpca.cli" in names
+    assert not names & {"torch", "sklearn", "scipy", "pyarrow"}

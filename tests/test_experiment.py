@@ -1,0 +1,146 @@
+"""Runs as users run them: real files, real processes, really killed."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from fedpca import record
+from fedpca.experiment import Cell, cells, check_folder, is_done, prepare, run_cell
+from fedpca.faults import RunError
+from fedpca.scenario import Experiment, read_experiment, write_experiment
+
+
+def silent(cell: Cell, line: dict) -> None:
+    pass
+
+
+def run(experiment: Experiment, out: Path, workers: int = 1, watch=silent) -> Cell:
+    dataset, federation = prepare(experiment)
+    (cell,) = cells(experiment, out)
+    run_cell(cell, dataset, federation, workers, watch)
+    return cell
+
+
+def rounds(folder: Path) -> list[dict]:
+    """What was recorded, but for the time it took."""
+    lines = [json.loads(line) for line in (folder / record.ROUNDS).read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def same_run(one: Path, two: Path) -> bool:
+    return rounds(one) == rounds(two) and (one / record.FINAL).read_bytes() == (two / record.FINAL).read_bytes()
+
+
+def test_a_run_folder_holds_all_it_promises(small: Experiment, tmp_path):
+    cell = run(small, tmp_path)
+    assert cell.folder == tmp_path / "fedavg" / "seed-0"
+    assert read_experiment(cell.folder / "settings.toml") == small.cell("fedavg", 0)
+    lines = rounds(cell.folder)
+    assert [line["round"] for line in lines] == [1, 2, 3]
+    assert set(lines[0]["groups"]) == {"common", "rare"}
+    assert set(lines[0]["groups"]["rare"]) == {"acc", "bacc", "auc", "auc_ovo"}
+    assert lines[0]["clients"]["id"] == [str(i) for i in range(6)]
+    assert sum(lines[0]["clients"]["weight"]) == pytest.approx(1)
+    assert lines[0]["clients"]["loss"] is None  # FedAvg asks for no report
+    assert lines[0]["identification"] is None
+    assert lines[0]["weights"] == {"rare": pytest.approx(1 / 6), "mislabeled": pytest.approx(1 / 6)}
+    about = json.loads((cell.folder / "about.json").read_text())
+    assert about["rare"] == ["5"]
+    assert sum(about["clients"]["wrong_labels"]) == 32  # of 40 labels, 80 %
+    assert "torch" in about["versions"]
+    summary = json.loads((cell.folder / "summary.json").read_text())
+    means = {group: sum(line["groups"][group]["acc"] for line in lines) / 3 for group in ("common", "rare")}
+    assert summary["acc"]["worst"] == pytest.approx(min(means.values()))
+    assert summary["acc"]["average"] == pytest.approx(sum(means.values()) / 2)
+    assert load_file(cell.folder / "final.safetensors")["1.weight"].shape == (64, 64)
+    assert not (cell.folder / "checkpoint").exists()
+    assert is_done(cell)
+
+
+def test_workers_do_not_change_a_byte(small: Experiment, tmp_path):
+    one, two = run(small, tmp_path / "one", workers=1), run(small, tmp_path / "two", workers=2)
+    assert same_run(one.folder, two.folder)
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bytes(small: Experiment, tmp_path):
+    def stop(cell: Cell, line: dict) -> None:
+        if line["round"] == 2:
+            raise KeyboardInterrupt
+
+    whole = run(small, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(small, tmp_path / "cut", watch=stop)
+    (cut,) = cells(small, tmp_path / "cut")
+    assert len(rounds(cut.folder)) == 2
+    assert not is_done(cut)
+    run(small, tmp_path / "cut")
+    assert same_run(whole.folder, cut.folder)
+
+
+def test_evaluation_may_be_rarer_but_never_in_the_last_rounds(small: Experiment, tmp_path):
+    settings = small.model_copy(
+        update={"rounds": 8, "evaluation": small.evaluation.model_copy(update={"every": 3, "last_rounds": 2})}
+    )
+    cell = run(settings, tmp_path)
+    assert [line["round"] for line in rounds(cell.folder) if line["groups"]] == [3, 6, 7, 8]
+
+
+def test_partial_participation_is_recorded(small: Experiment, tmp_path):
+    cell = run(small.model_copy(update={"participation": 0.5}), tmp_path)
+    for line in rounds(cell.folder):
+        assert sorted(line["clients"]["weight"])[:3] == [0, 0, 0]
+        assert sum(weight > 0 for weight in line["clients"]["weight"]) == 3
+
+
+def test_a_folder_with_a_run_is_not_overwritten(small: Experiment, tmp_path):
+    cell = run(small, tmp_path)
+    with pytest.raises(RunError, match=r"holds a run already.*--resume"):
+        check_folder(cell, resume=False)
+    check_folder(cell, resume=True)
+    other = Cell(cell.settings.model_copy(update={"rounds": 9}), cell.folder)
+    with pytest.raises(RunError, match="rounds was 3, is now 9"):
+        check_folder(other, resume=True)
+
+
+def test_cells_go_seed_by_seed(small: Experiment, tmp_path):
+    found = cells(small.model_copy(update={"seeds": (0, 1)}), tmp_path)
+    assert [(cell.method, cell.seed) for cell in found] == [("fedavg", 0), ("fedavg", 1)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_at_random_moments_and_resumed_it_ends_in_the_same_bytes(small: Experiment, tmp_path, workers: int):
+    """SIGKILL, several times, at moments that a seeded generator draws; then once to the end."""
+    settings = small.model_copy(update={"rounds": 40})
+    whole = run(settings, tmp_path / "whole", workers)
+    (tmp_path / "kill.toml").write_text(write_experiment(settings))
+    (cut,) = cells(settings, tmp_path / "cut")
+    command = [sys.executable, "-m", "fedpca", "run", str(tmp_path / "kill.toml"), "--out", str(tmp_path / "cut")]
+    command += ["--workers", str(workers), "--resume"]
+    rng, kills = random.Random(workers), 0
+    while kills < 4:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        begun = recorded(cut.folder)
+        while (
+            process.poll() is None and recorded(cut.folder) < begun + 3
+        ):  # until it trains: killing imports shows nothing
+            time.sleep(0.002)
+        time.sleep(rng.random() * 0.05)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        kills += 1
+    assert 0 < recorded(cut.folder) < 40, "it must have been killed in the middle"
+    subprocess.run(command, check=True, capture_output=True)
+    assert same_run(whole.folder, cut.folder)
+
+
+def recorded(folder: Path) -> int:
+    path = folder / record.ROUNDS
+    return path.read_bytes().count(b"\n") if path.exists() else 0

@@ -1,0 +1,148 @@
+import sys
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from fedpca.catalogue import MODELS
+from fedpca.faults import UserError
+from fedpca.models import FACTORIES, IMAGENET_MEAN, IMAGENET_STD, build, draws_in_forward
+from fedpca.params import params_of
+
+
+def pixels(*shape: int) -> torch.Tensor:
+    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def test_the_catalogue_names_every_model():
+    assert set(FACTORIES) == {name for name in MODELS if name == name.lower()}
+
+
+@pytest.mark.parametrize("name", sorted(FACTORIES))
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32), (1, 28, 28)])
+def test_every_model_gives_logits_and_the_features_they_come_from(name: str, shape: tuple[int, int, int]):
+    net = build(name, shape, 7, seed=0)
+    images = pixels(5, *shape)
+    with torch.no_grad():
+        features, logits = net.features(images)
+        assert logits.shape == (5, 7)
+        assert features.ndim == 2
+        assert torch.equal(net.head(features), logits)
+        assert torch.equal(net(images), logits)
+
+
+def test_the_seed_draws_the_weights_and_nothing_else_does():
+    first = params_of(build("cnn-small", (1, 8, 8), 10, seed=1))
+    torch.manual_seed(99)
+    again, other = (
+        params_of(build("cnn-small", (1, 8, 8), 10, seed=1)),
+        params_of(build("cnn-small", (1, 8, 8), 10, seed=2)),
+    )
+    assert torch.equal(first.weights, again.weights)
+    assert not torch.equal(first.weights, other.weights)
+
+
+def test_building_leaves_the_global_generator_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    build("mlp", (1, 8, 8), 10, seed=1)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_resnet18_is_torchvisions_by_name_shape_and_count():
+    state = build("resnet18-imagenet", (3, 64, 64), 1000, seed=0).module.state_dict()
+    assert len(state) == 122
+    assert (
+        sum(t.numel() for name, t in state.items() if "running" not in name and "num_batches" not in name) == 11_689_512
+    )
+    assert state["conv1.weight"].shape == (64, 3, 7, 7)
+    assert state["layer2.0.downsample.0.weight"].shape == (128, 64, 1, 1)
+    assert state["layer2.0.downsample.1.running_var"].shape == (128,)
+    assert state["layer4.1.bn2.num_batches_tracked"].dtype == torch.int64
+    assert state["fc.weight"].shape == (1000, 512)
+    assert build("resnet18", (3, 32, 32), 10, seed=0).module.state_dict()["conv1.weight"].shape == (64, 3, 3, 3)
+
+
+def test_colour_is_standardised_with_imagenets_figures():
+    seen = []
+    net = build("resnet18", (3, 8, 8), 2, seed=0)
+    net.module.conv1.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    images = pixels(2, 3, 8, 8)
+    net(images)
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
+    torch.testing.assert_close(seen[0], (images / 255 - mean) / std)
+
+
+def test_float_images_pass_as_they_are():
+    seen = []
+    net = build("mlp", (1, 8, 8), 2, seed=0)
+    net.module[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    images = torch.randn(2, 1, 8, 8)
+    net(images)
+    assert torch.equal(seen[0], images)
+
+
+def test_pretrained_weights_load_and_a_head_for_other_classes_is_drawn(tmp_path):
+    source = build("resnet18-imagenet", (3, 32, 32), 1000, seed=3).module.state_dict()
+    save_file({name: tensor.contiguous() for name, tensor in source.items()}, tmp_path / "weights.safetensors")
+    torch.save({name: tensor.contiguous() for name, tensor in source.items()}, tmp_path / "weights.pth")
+    for file in ("weights.safetensors", "weights.pth"):
+        net = build("resnet18-imagenet", (3, 32, 32), 8, seed=0, weights=tmp_path / file)
+        assert torch.equal(net.module.state_dict()["layer3.0.conv1.weight"], source["layer3.0.conv1.weight"])
+        assert net.head.out_features == 8
+
+
+def test_weights_of_another_model_are_refused(tmp_path):
+    save_file({"conv1.weight": torch.zeros(2, 2)}, tmp_path / "other.safetensors")
+    with pytest.raises(UserError, match=r"other.safetensors has no fitting 'conv1.weight'"):
+        build("resnet18", (3, 32, 32), 8, seed=0, weights=tmp_path / "other.safetensors")
+    (tmp_path / "noise.safetensors").write_bytes(b"no weights")
+    with pytest.raises(UserError, match="cannot read"):
+        build("resnet18", (3, 32, 32), 8, seed=0, weights=tmp_path / "noise.safetensors")
+
+
+def test_a_users_own_function(tmp_path, monkeypatch):
+    (tmp_path / "own_model.py").write_text(
+        "from torch import nn\n"
+        "def make(shape, classes):\n"
+        "    return nn.Sequential(\n"
+        "        nn.Flatten(), nn.Linear(shape[1] * shape[2], 5), nn.Dropout(), nn.Linear(5, classes))\n"
+        "def headless(shape, classes):\n    return nn.Flatten()\n"
+        "def nothing(shape, classes):\n    return None\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    net = build("own_model:make", (1, 8, 8), 3, seed=0)
+    features, _ = net.features(pixels(4, 1, 8, 8))
+    assert features.shape == (4, 5)
+    assert draws_in_forward(net.module)
+    with pytest.raises(UserError, match="no linear layer with 3 outputs"):
+        build("own_model:headless", (1, 8, 8), 3, seed=0)
+    with pytest.raises(UserError, match=r"must return an nn.Module, came NoneType"):
+        build("own_model:nothing", (1, 8, 8), 3, seed=0)
+    with pytest.raises(UserError, match="cannot import 'own_model:absent'"):
+        build("own_model:absent", (1, 8, 8), 3, seed=0)
+
+
+def test_a_named_head_is_taken():
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(64, 3)
+            self.later = nn.Linear(3, 3)
+
+    from fedpca.models import last_linear
+
+    model = Model()
+    assert last_linear(model, 3) is model.head
+
+
+def test_unknown_names_list_what_there_is():
+    with pytest.raises(UserError, match=r"no model 'resnet'.*resnet18"):
+        build("resnet", (3, 8, 8), 2, seed=0)
+
+
+def test_too_small_images_are_refused():
+    with pytest.raises(UserError, match="at least 8x8, came 4x4"):
+        build("cnn-small", (1, 4, 4), 2, seed=0)

@@ -1,0 +1,67 @@
+"""The experiment's honesty: nothing that runs on a client or the server can reach the truth."""
+
+import gc
+from types import ModuleType
+
+import torch
+
+from fedpca.core import Order, Server, Site, Verdict
+from fedpca.data.federation import Federation, Truth
+from fedpca.loop import play
+from fedpca.methods import METHODS
+from fedpca.models import build
+from fedpca.params import params_of
+from fedpca.scenario import Experiment
+from fedpca.simulate import InProcess, Workers
+
+
+def reachable(start: object) -> list[object]:
+    """Every object that can be got at from one, modules and types aside."""
+    seen, queue, found = set(), [start], []
+    while queue:
+        thing = queue.pop()
+        if id(thing) in seen or isinstance(thing, ModuleType | type):
+            continue
+        seen.add(id(thing))
+        found.append(thing)
+        if not callable(thing) or hasattr(thing, "__closure__") or hasattr(thing, "__dataclass_fields__"):
+            inner = gc.get_referents(thing)
+            # a function's globals are its module's names: the layers test looks at those
+            queue += [i for i in inner if not (isinstance(i, dict) and "__builtins__" in i)]
+    return found
+
+
+def clients_of(small: Experiment, federation: Federation) -> InProcess:
+    workers = Workers([build("mlp", federation.shape, 10, 0)])
+    return InProcess(METHODS["fedavg"](small), federation.shards, workers, seed=0)
+
+
+def holds_truth(things: list[object], truth: Truth) -> bool:
+    """Whether the truth itself, or any array of true labels where labels were flipped, is among them."""
+    secret = {truth.labels[client].data_ptr() for client in truth.mislabeled}
+    return any(
+        isinstance(thing, Truth) or (isinstance(thing, torch.Tensor) and thing.data_ptr() in secret) for thing in things
+    )
+
+
+def test_the_walk_finds_the_truth_where_it_is(federation: Federation):
+    assert federation.truth.mislabeled
+    assert holds_truth(reachable(federation), federation.truth)
+    assert holds_truth(reachable({"deep": [(federation.truth.labels,)]}), federation.truth)
+
+
+def test_clients_cannot_reach_the_truth(small: Experiment, federation: Federation):
+    clients = clients_of(small, federation)
+    found = reachable(clients)
+    assert any(thing is federation.shards["0"].y for thing in found), "the walk must reach the clients' own data"
+    assert not holds_truth(found, federation.truth)
+    shard = federation.shards["0"]
+    net = clients.workers.nets[0]
+    site = Site(net, shard.x, shard.y, {}, Order(1, 3, Verdict()), torch.Generator())
+    assert not holds_truth(reachable(site), federation.truth)
+
+
+def test_the_server_cannot_reach_the_truth(small: Experiment, federation: Federation):
+    clients = clients_of(small, federation)
+    for server in play(clients.method, clients, Server(params_of(clients.workers.nets[0])), 2):
+        assert not holds_truth(reachable(server), federation.truth)
