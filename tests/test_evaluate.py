@@ -47,7 +47,7 @@ def test_agrees_with_scikit_learn(seed: int, classes: int, count: int, ties: boo
 def test_classes_that_do_not_occur_do_not_count():
     labels = np.array([0, 0, 1, 1, 1, 0])
     with_absent = np.concatenate([PROBS, np.zeros((6, 1))], axis=1)
-    recalls = [1 / 3, 2 / 3]  # of classes 0 and 1: one of three, two of three are found
+    recalls = [2 / 3, 2 / 3]  # of classes 0 and 1; the absent third and fourth have none
     assert metrics(with_absent, labels)["bacc"] == pytest.approx(np.mean(recalls))
     with pytest.raises(ValueError, match="at least two classes"):
         metrics(PROBS, np.zeros(6, dtype=np.int64))
