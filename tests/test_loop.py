@@ -161,7 +161,7 @@ def test_only_the_cohort_is_asked():
 
 def test_stages_follow_each_other_and_the_last_has_no_end():
     def stage(share: float) -> Recipe:
-        return recipe(aggregate=WeightedMean(lambda update, verdict: share if update.params.weights.item() else 0))
+        return recipe(aggregate=WeightedMean(lambda diagnosis: lambda client, update: share))
 
     first, second = stage(1.0), stage(2.0)
     method = Method("staged", (Stage(first, rounds=2), Stage(second, rounds=1)))

@@ -1,8 +1,13 @@
 """Everything that a settings file may name, one line each, readable without importing PyTorch."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
 
 
 class Settings(BaseModel):
@@ -13,6 +18,59 @@ class Settings(BaseModel):
 
 class FedAvgSettings(Settings):
     """FedAvg takes no settings."""
+
+
+class MixtureSettings(Settings):
+    """How the paper's rule fits three groups on the loss-dispersion plane."""
+
+    starts: Count = 9  # fits; the most frequent set of mislabeled clients wins
+    covariance: Literal["full", "tied", "diag", "spherical"] = "full"
+    ridge: Positive = 1e-6  # added to the covariances' diagonals
+    scale: Literal["minmax", "none"] = "minmax"
+    membership: Literal["hard", "soft"] = "hard"  # what is smoothed: in or out, or the responsibility
+    gate: NonNegative | None = None  # deviations that the group must stand out by; none: it always accuses somebody
+
+
+class AutoSettings(Settings):
+    """How `auto` decides whether anybody has wrong labels at all."""
+
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.25  # of uninformative labels, from which on a client is mislabeled
+    certainty: NonNegative = 2.0  # standard errors by which the share must exceed zero
+
+
+class SharpnessSettings(Settings):
+    """GSAM's step."""
+
+    radius: NonNegative = 0.05
+    alpha: NonNegative = 0.1
+
+
+class FedPCASettings(Settings):
+    """FedPCA; what the paper leaves open has the default and the reason given in docs/fedpca.md."""
+
+    warmup: Annotated[int, Field(ge=0)] = 10  # rounds of FedAvg before anybody is judged
+    q: NonNegative = 1.0  # strength of fairness: weights grow with exp(-q dispersion)
+    identify: Literal["mixture", "auto"] = "mixture"
+    identity_smoothing: Annotated[float, Field(gt=0, le=1)] = 0.5  # share of the new evidence
+    identity_threshold: Annotated[float, Field(gt=0, le=1)] = 0.5  # of smoothed membership, for the mixture
+    weight_smoothing: Annotated[float, Field(gt=0, le=1)] = 0.5  # share of the new weights
+    exclude_after_smoothing: bool = True  # dropped clients have weight zero, not a remainder of earlier rounds
+    least_confidence: Share = 0.9  # tau_min
+    confidence: Literal["quantile", "top-mean"] = "quantile"  # how "top t/T" is read
+    least_samples: Annotated[int, Field(ge=2)] = 2  # confident samples below which a client does not train
+    dispersion_per_sample: bool = True
+    dispersion_denominator: Literal["all", "predicted"] = "all"
+    dispersion_depth: Positive = 3.0  # how far below the median a dispersion still lifts a client's weight
+    sharpness: SharpnessSettings = SharpnessSettings()
+    sharpness_in_warmup: bool = False
+    mixture: MixtureSettings = MixtureSettings()
+    auto: AutoSettings = AutoSettings()
+
+
+class FedPCAAutoSettings(FedPCASettings):
+    """FedPCA with `auto` as the default identification."""
+
+    identify: Literal["mixture", "auto"] = "auto"
 
 
 Category = Literal["baseline", "fair", "robust", "fair + robust", "ours"]
@@ -32,6 +90,41 @@ METHODS: dict[str, Entry] = {
         category="baseline",
         settings=FedAvgSettings,
     ),
+    "fedpca-d": Entry(
+        summary="performance-capacity analysis; mislabeled clients are dropped (Wu et al. 2025)",
+        category="ours",
+        settings=FedPCASettings,
+    ),
+    "fedpca-hs": Entry(
+        summary="performance-capacity analysis; the mislabeled train on confident predictions (Wu et al. 2025)",
+        category="ours",
+        settings=FedPCASettings,
+    ),
+    "fedpca-d-auto": Entry(
+        summary="fedpca-d that first asks whether anybody is mislabeled at all",
+        category="ours",
+        settings=FedPCAAutoSettings,
+    ),
+    "fedpca-hs-auto": Entry(
+        summary="fedpca-hs that first asks whether anybody is mislabeled at all",
+        category="ours",
+        settings=FedPCAAutoSettings,
+    ),
+    "fedpca-wo-fairness": Entry(
+        summary="ablation: fedpca-d with q = 0, so that rare clients are not lifted",
+        category="ours",
+        settings=FedPCASettings,
+    ),
+    "fedpca-wo-robustness": Entry(
+        summary="ablation: weights exp(-q dispersion) alone, nobody is dropped",
+        category="ours",
+        settings=FedPCASettings,
+    ),
+    "fedavg+d": Entry(
+        summary="FedAvg without the clients that FedPCA finds mislabeled",
+        category="ours",
+        settings=FedPCASettings,
+    ),
 }
 
 DATASETS: dict[str, str] = {
@@ -47,7 +140,7 @@ MODELS: dict[str, str] = {
     "cnn-small": "two convolutions and a hidden layer, for images of 8x8 to 32x32",
     "resnet18": "ResNet-18 with the CIFAR stem (3x3, no pooling), for 32x32",
     "resnet18-imagenet": "ResNet-18 with the ImageNet stem (7x7, pooling); takes torchvision's weights",
-    "PACKAGE.MODULE:FUNCTION": "your own: function(shape=(C, H, W), classes=n) returning an nn.Module",
+    "PACKAGE.MODULE:FUNCTION": "your own: function(shape, classes) returning an nn.Module; shape is (C, H, W)",
 }
 
 Corruption = Literal[

@@ -61,7 +61,7 @@ class Verdict:
     """The server's present opinion of one client."""
 
     group: Group | None = None
-    suspicion: float = 0.0  # smoothed membership of the mislabeled group, in [0, 1]
+    suspicion: float | None = None  # smoothed evidence of wrong labels, in [0, 1]; None before there is any
     threshold: float = 1.0  # confidence that a sample of a mislabeled client must exceed to be used
     weight: float | None = None  # share in the last aggregation
     report: Report = field(default_factory=dict)  # the latest it reported
@@ -177,13 +177,17 @@ class Method:
     name: str
     stages: tuple[Stage, ...]
 
-    def recipe(self, round: int) -> Recipe:
-        """The recipe of a round, counted from 1; the last stage has no end."""
-        for stage in self.stages:
+    def at(self, round: int) -> tuple[Recipe, bool]:
+        """The recipe of a round, counted from 1, and whether its stage begins there; the last stage has no end."""
+        for stage in self.stages[:-1]:
             if stage.rounds is None or round <= stage.rounds:
-                return stage.recipe
+                return stage.recipe, round == 1
             round -= stage.rounds
-        return self.stages[-1].recipe
+        return self.stages[-1].recipe, round == 1
+
+    def recipe(self, round: int) -> Recipe:
+        """The recipe of a round, counted from 1."""
+        return self.at(round)[0]
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,10 @@ from fedpca.params import fault
 def play(method: Method, clients: Clients, server: Server, rounds: int) -> Iterator[Server]:
     """The server after each round, from where it stands up to `rounds`; a saved server goes on as if never stopped."""
     while server.round < rounds:
-        server = play_round(method.recipe(server.round + 1), clients, server, rounds)
+        recipe, begins = method.at(server.round + 1)
+        if begins:  # weights of another rule are not smoothed into this one's
+            server = replace(server, diagnosis={c: replace(v, weight=None) for c, v in server.diagnosis.items()})
+        server = play_round(recipe, clients, server, rounds)
         yield server
 
 

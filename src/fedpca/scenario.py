@@ -12,13 +12,9 @@ import tomli_w
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from fedpca.catalogue import METHODS, Corruption, Settings
+from fedpca.catalogue import METHODS, Corruption, Count, NonNegative, Positive, Settings, Share
 from fedpca.faults import SettingsError
 
-Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
 Table = dict[str, object]  # what a TOML table holds
 
 
@@ -96,6 +92,7 @@ class TrainingSettings(Settings):
     batch: Annotated[int, Field(ge=2)] = 64
     epochs: Count = 1
     augment: Literal["none", "crop-flip"] = "none"
+    logit_adjustment: bool = False  # cross-entropy of f(x) + log of each class's share among the client's labels
 
 
 class EvaluationSettings(Settings):
@@ -135,9 +132,8 @@ class Experiment(Settings):
 
     def complete(self) -> Experiment:
         """The same experiment with every method's settings spelled out, as a run folder stores it."""
-        return self.model_copy(
-            update={"method": {name: self.settings_of(name).model_dump(mode="json") for name in self.methods}}
-        )
+        tables = {name: self.settings_of(name).model_dump(mode="json", exclude_none=True) for name in self.methods}
+        return self.model_copy(update={"method": tables})
 
     def cell(self, method: str, seed: int) -> Experiment:
         """The part of the experiment that one run folder holds: one method, one seed."""

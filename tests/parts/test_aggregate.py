@@ -78,7 +78,7 @@ def test_inputs_are_not_changed():
 
 
 def test_weights_may_depend_on_the_verdict():
-    rule = WeightedMean(lambda update, verdict: update.size * verdict.suspicion)
+    rule = WeightedMean(lambda diagnosis: lambda client, update: update.size * diagnosis[client].suspicion)
     fold = rule(state(0.0), {"a": Verdict(suspicion=1.0), "b": Verdict(suspicion=0.5)})
     fold.add("a", Update(state(1.0), 1))
     fold.add("b", Update(state(4.0), 1))

@@ -1,9 +1,13 @@
 """The server's opinion of the clients, folded from what they report."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from __future__ import annotations
 
-from fedpca.core import ClientId, Diagnosis, Report, Verdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from fedpca.core import ClientId, Diagnosis, Group, Report, Verdict
+from fedpca.parts.identify import Finding, Identify
 
 
 def remember(diagnosis: Diagnosis, reports: Mapping[ClientId, Report]) -> Diagnosis:
@@ -13,3 +17,36 @@ def remember(diagnosis: Diagnosis, reports: Mapping[ClientId, Report]) -> Diagno
         verdict = known.get(client, Verdict())
         known[client] = replace(verdict, report={**verdict.report, **report})
     return known
+
+
+@dataclass(frozen=True)
+class NameGroups:
+    """Common, rare or mislabeled, with evidence smoothed over rounds, and the confidence that samples must exceed."""
+
+    identify: Identify
+    smoothing: float = 0.5  # share of the new evidence
+    threshold: float = 0.5  # of smoothed evidence, from which on a client is mislabeled
+    least_confidence: float = 0.9
+
+    def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report]) -> Diagnosis:
+        """New opinions where the reports are of loss and dispersion; without findings the old ones stay."""
+        known = dict(remember(diagnosis, reports))
+        if not any("dispersion" in report for report in reports.values()):
+            return known
+        findings = self.identify(reports) or {}
+        for client, finding in findings.items():
+            known[client] = self._judged(known[client], finding)
+        level = self._confidence({client: known[client] for client in reports})
+        return {client: replace(verdict, threshold=level) for client, verdict in known.items()}
+
+    def _judged(self, verdict: Verdict, finding: Finding) -> Verdict:
+        before = finding.evidence if verdict.suspicion is None else verdict.suspicion
+        suspicion = self.smoothing * finding.evidence + (1 - self.smoothing) * before
+        innocent: Group = "common" if finding.group == "mislabeled" else finding.group
+        return replace(verdict, suspicion=suspicion, group="mislabeled" if suspicion >= self.threshold else innocent)
+
+    def _confidence(self, diagnosis: Diagnosis) -> float:
+        """The mean over common clients of what they report, at least `least_confidence`."""
+        common = [verdict.report for verdict in diagnosis.values() if verdict.group == "common"]
+        given = [value for report in common if isinstance(value := report.get("confidence"), float)]
+        return max(fmean(given), self.least_confidence) if given else self.least_confidence

@@ -1,10 +1,41 @@
 """Which of its samples a client trains on, and under which labels."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+
 import torch
 
 from fedpca.core import Samples, Site
+from fedpca.parts.report import passes
 
 
 def everything(site: Site) -> Samples:
     """All samples under their given labels."""
     return Samples(torch.arange(len(site.y)), site.y)
+
+
+def nothing_of_the_mislabeled(site: Site) -> Samples:
+    """All samples, or none if the client is judged mislabeled: (D)."""
+    if site.order.verdict.group != "mislabeled":
+        return everything(site)
+    none = torch.empty(0, dtype=torch.int64)
+    return Samples(none, none)
+
+
+@dataclass(frozen=True)
+class ConfidentOfTheMislabeled:
+    """All samples; of a client judged mislabeled those predicted with confidence, under their predictions: (HS)."""
+
+    least: int = 2  # fewer samples are not worth a step: batch norm needs two
+
+    def __call__(self, site: Site) -> Samples:
+        """The samples; their reliability is the mean confidence."""
+        if site.order.verdict.group != "mislabeled":
+            return everything(site)
+        logits = torch.cat([logits for _, logits in passes(site)])
+        confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
+        rows = (confidence > site.order.verdict.threshold).nonzero().flatten()
+        rows = rows if len(rows) >= self.least else rows[:0]
+        reliability = confidence[rows].mean().item() if len(rows) else 1.0
+        return Samples(rows, predicted[rows], reliability)

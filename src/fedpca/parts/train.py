@@ -13,10 +13,9 @@ from fedpca.core import Net, Samples, Site, Update
 from fedpca.params import params_of
 from fedpca.parts.augment import unchanged
 from fedpca.parts.loss import Loss, cross_entropy
+from fedpca.parts.step import Step, descend
 
 Augment = Callable[[Tensor, Generator], Tensor]
-Backward = Callable[[], None]  # adds the gradient of one batch's loss, at the present weights, to `net.weights.grad`
-Step = Callable[[Net, Backward, Optimizer], None]
 
 
 @dataclass(frozen=True)
@@ -33,19 +32,6 @@ class Descent:
         if self.optimizer == "adam":
             return Adam([net.weights], lr=self.lr, weight_decay=self.weight_decay, fused=True)
         return SGD([net.weights], lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay, fused=True)
-
-
-def descend(net: Net, backward: Backward, optimizer: Optimizer) -> None:
-    """One plain step down the gradient."""
-    zero_gradient(net)
-    backward()
-    optimizer.step()
-
-
-def zero_gradient(net: Net) -> None:
-    """Clears the gradient in place: it must stay the vector that the model's tensors look into."""
-    assert net.weights.grad is not None
-    net.weights.grad.zero_()
 
 
 @dataclass(frozen=True)

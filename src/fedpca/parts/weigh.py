@@ -1,8 +1,54 @@
-"""How much one update counts, before the counts are divided by their sum."""
+"""How much each update counts, before the counts are divided by their sum: made once a round from the diagnosis."""
 
-from fedpca.core import Update, Verdict
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import exp
+from statistics import median
+
+from fedpca.core import ClientId, Diagnosis, Update
+
+Count = Callable[[ClientId, Update], float]
+Weigh = Callable[[Diagnosis], Count]
 
 
-def by_size(update: Update, verdict: Verdict) -> float:
+def by_size(diagnosis: Diagnosis) -> Count:
     """The number of samples it was trained on."""
-    return float(update.size)
+    return lambda client, update: float(update.size)
+
+
+@dataclass(frozen=True)
+class ByReliabilityAndCapacity:
+    """N r exp(-q S): reliable samples, lifted where the model's features are little dispersed (FedPCA)."""
+
+    q: float
+    depth: float = 3.0  # S counts as at least the median less this: one degenerate client cannot take all weight
+
+    def __call__(self, diagnosis: Diagnosis) -> Count:
+        """The counts under this round's dispersions."""
+        lift = lifts(diagnosis, self.q, self.depth)
+        return lambda client, update: update.size * update.reliability * lift.get(client, 1.0)
+
+
+@dataclass(frozen=True)
+class ByCapacity:
+    """exp(-q S) alone: neither size nor reliability (FedPCA without robustness)."""
+
+    q: float
+    depth: float = 3.0
+
+    def __call__(self, diagnosis: Diagnosis) -> Count:
+        """The counts under this round's dispersions."""
+        lift = lifts(diagnosis, self.q, self.depth)
+        return lambda client, update: lift.get(client, 1.0)
+
+
+def lifts(diagnosis: Diagnosis, q: float, depth: float) -> Mapping[ClientId, float]:
+    """exp(-q (S - median S)) of every client that reported a dispersion; the shift cancels in the weights."""
+    given = {client: verdict.report.get("dispersion") for client, verdict in diagnosis.items()}
+    known = {client: value for client, value in given.items() if isinstance(value, float)}
+    if not known:
+        return {}
+    middle = median(known.values())
+    return {client: exp(-q * max(value - middle, -depth)) for client, value in known.items()}

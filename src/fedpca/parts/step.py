@@ -1,0 +1,72 @@
+"""One optimiser step on one batch: plain, or sharpness-aware."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.optim import Optimizer
+
+from fedpca.core import Net
+
+Backward = Callable[[], None]  # adds the gradient of one batch's loss, at the present weights, to `net.weights.grad`
+Step = Callable[[Net, Backward, Optimizer], None]
+
+TINY = 1e-12
+
+
+def descend(net: Net, backward: Backward, optimizer: Optimizer) -> None:
+    """One plain step down the gradient."""
+    gradient(net, backward)
+    optimizer.step()
+
+
+@dataclass(frozen=True)
+class GapGuided:
+    """GSAM (Zhuang et al. 2022): down the gradient at the worst nearby point, less a share of the plain one's rest.
+
+    With alpha = 0 it is SAM, with radius = 0 plain descent.
+    """
+
+    radius: float = 0.05
+    alpha: float = 0.1
+
+    @torch.no_grad()
+    def __call__(self, net: Net, backward: Backward, optimizer: Optimizer) -> None:
+        """Two passes over the batch, one step."""
+        here, plain = net.weights.clone(), gradient(net, backward).clone()
+        net.weights.add_(plain, alpha=self.radius / (plain.norm().item() + TINY))
+        with _frozen_statistics(net):
+            risen = gradient(net, backward)
+        net.weights.copy_(here)  # copied, not subtracted: the weights come back to the bit
+        length = risen.norm().item()
+        along = torch.dot(plain, risen).item() / (length * (length + TINY) or TINY)
+        risen.mul_(1 + self.alpha * along).add_(plain, alpha=-self.alpha)  # risen - alpha (plain - along risen)
+        optimizer.step()
+
+
+def gradient(net: Net, backward: Backward) -> Tensor:
+    """The gradient of the batch, in the vector that the model's tensors look into."""
+    assert net.weights.grad is not None
+    net.weights.grad.zero_()
+    with torch.enable_grad():
+        backward()
+    return net.weights.grad
+
+
+@contextmanager
+def _frozen_statistics(net: Net) -> Iterator[None]:
+    """Batch norm normalises by the batch but leaves its running statistics alone."""
+    layers = [m for m in net.module.modules() if isinstance(m, _BatchNorm)] if len(net.buffers) else []
+    momenta = [layer.momentum for layer in layers]
+    for layer in layers:
+        layer.momentum = 0.0
+    try:
+        yield
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum

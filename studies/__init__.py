@@ -1,0 +1,1 @@
+"""Studies behind design decisions; their findings are in LOG.md."""

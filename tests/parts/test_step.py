@@ -1,0 +1,108 @@
+"""GSAM on a bowl whose numbers are known, and on networks with batch norm."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD
+
+from fedpca.core import Net
+from fedpca.models import build
+from fedpca.params import params_of
+from fedpca.parts.step import GapGuided, descend
+
+
+def bowl(weights: list[float]) -> tuple[Net, object]:
+    """A two-weight net and the gradient of (w1^2 + 4 w2^2) / 2."""
+    head = nn.Linear(1, 1)
+    vector = nn.Parameter(torch.tensor(weights, dtype=torch.float64))
+    vector.grad = torch.zeros_like(vector)
+    net = Net(nn.Identity(), head, vector, torch.empty(0), torch.empty(0, dtype=torch.int64))
+
+    def backward() -> None:
+        (0.5 * (vector[0] ** 2 + 4 * vector[1] ** 2)).backward()
+
+    return net, backward
+
+
+def stepped(step, weights=(1.0, 1.0), lr: float = 0.1) -> Net:
+    net, backward = bowl(list(weights))
+    step(net, backward, SGD([net.weights], lr=lr))
+    return net
+
+
+def test_the_specifications_example():
+    net = stepped(GapGuided(0.05, 0.1))
+    assert net.weights.tolist() == pytest.approx([0.899115200, 0.580518025], abs=1e-9)
+    assert net.weights.grad.tolist() == pytest.approx([1.008848003, 4.194819753], abs=1e-9)
+    assert stepped(GapGuided(0.05, 0.0)).weights.tolist() == pytest.approx([0.898787322, 0.580597150], abs=1e-9)
+
+
+def test_alpha_zero_is_sam():
+    direction = stepped(GapGuided(0.05, 0.0)).weights.grad
+    norm = math.hypot(1, 4)
+    assert direction.tolist() == pytest.approx([1 + 0.05 / norm, 4 * (1 + 0.05 * 4 / norm)], abs=1e-12)
+
+
+def test_radius_zero_is_plain_descent():
+    assert stepped(GapGuided(0.0, 0.1)).weights.tolist() == pytest.approx(stepped(descend).weights.tolist(), abs=1e-12)
+    assert torch.equal(stepped(GapGuided(0.0, 0.0)).weights, stepped(descend).weights)
+
+
+def test_what_is_taken_off_is_orthogonal_to_the_risen_gradient():
+    risen, direction = (stepped(GapGuided(0.05, a)).weights.grad for a in (0.0, 0.1))
+    rest = (risen - direction) / 0.1
+    assert rest.tolist() == pytest.approx([0.032787781, -0.007912534], abs=1e-8)
+    assert torch.dot(rest, risen).item() == pytest.approx(0, abs=1e-10)
+
+
+def test_a_larger_loss_scale_changes_only_the_length():
+    def scaled(net, backward, optimizer):
+        def louder() -> None:
+            backward()
+            net.weights.grad.mul_(7)
+
+        GapGuided(0.05, 0.1)(net, louder, optimizer)
+
+    assert (stepped(scaled).weights.grad / 7).tolist() == pytest.approx(
+        stepped(GapGuided(0.05, 0.1)).weights.grad.tolist(), abs=1e-9
+    )
+
+
+def test_a_flat_place_is_left_alone():
+    net = stepped(GapGuided(0.05, 0.1), (0.0, 0.0))
+    assert net.weights.tolist() == [0.0, 0.0]
+
+
+@pytest.fixture
+def deep():
+    net = build("resnet18", (1, 8, 8), 4, seed=1)
+    images = torch.randint(0, 256, (12, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(12) % 4
+    net.module.train()
+
+    def backward() -> None:
+        nn.functional.cross_entropy(net(images), labels).backward()
+
+    return net, backward
+
+
+def test_weights_are_back_to_the_bit_before_the_step(deep):
+    net, backward = deep
+    before = params_of(net)
+    GapGuided(0.05, 0.1)(net, backward, SGD([net.weights], lr=0.0))
+    assert torch.equal(params_of(net).weights, before.weights)
+
+
+def test_running_statistics_change_once_and_momentum_comes_back(deep):
+    net, backward = deep
+    other = build("resnet18", (1, 8, 8), 4, seed=1)
+    descend(net, backward, SGD([net.weights], lr=0.0))
+    once = params_of(net).buffers
+    from fedpca.params import load
+
+    load(net, params_of(other))
+    GapGuided(0.05, 0.1)(net, backward, SGD([net.weights], lr=0.0))
+    assert torch.equal(params_of(net).buffers, once)
+    assert {layer.momentum for layer in net.module.modules() if isinstance(layer, nn.BatchNorm2d)} == {0.1}

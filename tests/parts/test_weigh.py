@@ -1,0 +1,128 @@
+"""FedPCA's weights: the specification's numbers, and what must hold for any."""
+
+from math import exp, log
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedpca.core import Params, Update, Verdict
+from fedpca.parts.aggregate import WeightedMean
+from fedpca.parts.weigh import ByCapacity, ByReliabilityAndCapacity, by_size
+
+TWELVE = [6.50, 6.52, 6.48, 6.51, 6.49, 6.53, 6.00, 5.98, 6.02, 6.42, 6.40, 6.44]
+
+
+def state(value: float) -> Params:
+    return Params(torch.tensor([float(value)]), torch.empty(0), torch.empty(0, dtype=torch.int64))
+
+
+def shares(rule: WeightedMean, dispersions, sizes, reliabilities=None, groups=None, last=None):
+    """The weights; a size of 0 is a client that trained on nothing."""
+    count = len(sizes)
+    reliabilities, groups, last = reliabilities or [1.0] * count, groups or [None] * count, last or [None] * count
+    diagnosis = {
+        str(i): Verdict(group=groups[i], weight=last[i], report={"dispersion": float(dispersions[i])})
+        for i in range(count)
+    }
+    fold = rule(state(-1), diagnosis)
+    for i in range(count):
+        fold.add(str(i), Update(state(i) if sizes[i] else None, sizes[i], reliabilities[i]))
+    result, weights = fold.finish()
+    return [weights[str(i)] for i in range(count)], result.weights.item()
+
+
+def full(q: float, **options: object) -> WeightedMean:
+    return WeightedMean(ByReliabilityAndCapacity(q), **options)
+
+
+def test_the_specifications_three_clients():
+    assert shares(full(1), [2, 1, 2], [100, 100, 0])[0] == pytest.approx([0.268941, 0.731059, 0], abs=1e-6)
+    assert shares(full(1), [2, 1, 2], [100, 100, 40], [1, 1, 0.95])[0] == pytest.approx(
+        [0.244005, 0.663274, 0.092722], abs=1e-6
+    )
+    assert shares(full(1), [9, 8, 9], [100, 100, 0])[0] == pytest.approx([0.268941, 0.731059, 0], abs=1e-6)
+    bare = WeightedMean(ByCapacity(1))
+    assert shares(bare, [2, 1, 2], [100, 100, 100])[0] == pytest.approx([0.211942, 0.576117, 0.211942], abs=1e-6)
+    assert shares(full(0), [2, 1, 2], [100, 300, 0])[0] == pytest.approx([0.25, 0.75, 0], abs=1e-6)
+
+
+def test_the_specifications_twelve_clients():
+    dropped, _ = shares(full(3), TWELVE, [100] * 9 + [0] * 3)
+    expected = [0.051601, 0.048596, 0.054791, 0.050076, 0.053172, 0.047159, 0.231258, 0.245558, 0.217790, 0, 0, 0]
+    assert dropped == pytest.approx(expected, abs=1e-6)
+    assert sum(dropped[6:9]) == pytest.approx(0.694606, abs=1e-6)
+    confident, _ = shares(full(3), TWELVE, [100] * 9 + [40, 50, 60], [1] * 9 + [0.95, 0.96, 0.97])
+    assert sum(confident[6:9]) == pytest.approx(0.634740, abs=1e-6)
+    assert confident[9:] == pytest.approx([0.022779, 0.030552, 0.032855], abs=1e-6)
+
+
+def test_at_the_papers_scale():
+    weights, _ = shares(full(3), [6.515] * 35 + [6.0] * 5, [1000] * 40)
+    assert sum(weights[35:]) == pytest.approx(0.401, abs=5e-4)
+
+
+def test_the_specifications_smoothing():
+    rule = WeightedMean(by_size, smoothing=0.5)
+    weights, value = shares(rule, [1] * 4, [10, 10, 0, 0], last=[0.25] * 4)
+    assert weights == pytest.approx([0.375, 0.375, 0.125, 0.125])
+    assert value == pytest.approx(0.375 * 0 + 0.375 * 1 + 0.25 * -1)  # who trained on nothing stands for the old model
+    masked = WeightedMean(by_size, smoothing=0.5, exclude=True)
+    groups = ["common", "common", "mislabeled", "mislabeled"]
+    weights, value = shares(masked, [1] * 4, [10, 10, 0, 0], groups=groups, last=[0.25] * 4)
+    assert weights == [0.5, 0.5, 0, 0]
+    assert value == 0.5
+
+
+def test_the_first_round_of_a_stage_is_not_smoothed():
+    assert shares(full(1, smoothing=0.5), [2, 1], [5, 5])[0] == pytest.approx(shares(full(1), [2, 1], [5, 5])[0])
+
+
+def test_equal_weights_are_approached_geometrically():
+    rule, last = WeightedMean(by_size, smoothing=0.25), [0.9, 0.1]
+    for step in range(1, 6):
+        last = shares(rule, [1, 1], [7, 7], last=last)[0]
+        assert last[0] - 0.5 == pytest.approx(0.4 * 0.75**step)
+
+
+def test_nobody_with_samples_keeps_the_model():
+    assert shares(full(1), [1, 2], [0, 0]) == ([0, 0], -1)
+    weights, value = shares(full(1, smoothing=0.5), [1, 2], [0, 0], last=[0.5, 0.5])
+    assert value == -1
+    assert sum(weights) == pytest.approx(1)
+
+
+@given(
+    st.lists(st.tuples(st.floats(-3, 3), st.integers(1, 500), st.floats(0.5, 1)), min_size=2, max_size=8),
+    st.floats(0, 4),
+    st.floats(-50, 50),
+)
+def test_weights_are_shares_that_ignore_a_common_shift(clients, q: float, shift: float):
+    dispersions, sizes, trust = zip(*clients, strict=True)
+    weights, _ = shares(full(q), dispersions, sizes, trust)
+    assert sum(weights) == pytest.approx(1, abs=1e-12)
+    assert min(weights) >= 0
+    moved, _ = shares(full(q), [s + shift for s in dispersions], sizes, trust)
+    assert moved == pytest.approx(weights, rel=1e-6)
+    backwards, _ = shares(full(q), dispersions[::-1], sizes[::-1], trust[::-1])
+    assert backwards[::-1] == pytest.approx(weights, abs=1e-12)
+
+
+def test_less_dispersion_weighs_more_and_a_collapsed_client_does_not_take_all():
+    weights, _ = shares(full(2), [1.0, 0.5, 0.0], [10, 10, 10])
+    assert weights[0] < weights[1] < weights[2]
+    collapsed, _ = shares(full(1), [6.0] * 9 + [log(1e-12)], [10] * 10)
+    assert collapsed[-1] == pytest.approx(exp(3) / (exp(3) + 9))
+
+
+def test_ablations():
+    assert shares(full(0), [1, 5], [30, 10])[0] == [0.75, 0.25]  # without fairness, dispersion does not count
+    assert shares(WeightedMean(ByCapacity(1)), [1, 1], [30, 10])[0] == [0.5, 0.5]  # without robustness, size does not
+
+
+def test_without_dispersions_size_decides():
+    fold = full(3)(state(0), {})
+    for client, size in (("a", 10), ("b", 30)):
+        fold.add(client, Update(state(1), size))
+    assert fold.finish()[1] == {"a": 0.25, "b": 0.75}

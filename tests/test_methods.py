@@ -1,0 +1,217 @@
+"""Every method of the catalogue on one small federation with an easy answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedpca.catalogue import METHODS as CATALOGUE
+from fedpca.catalogue import FedPCASettings
+from fedpca.core import Method, Samples, Server, Site, Update
+from fedpca.data.datasets import load
+from fedpca.data.federation import Federation, federate
+from fedpca.evaluate import identification
+from fedpca.loop import play
+from fedpca.methods import METHODS, fedavg, with_drop
+from fedpca.models import build
+from fedpca.params import params_of
+from fedpca.scenario import Experiment, check_experiment
+from fedpca.simulate import InProcess, Workers
+
+ROUNDS, WARMUP = 9, 4
+
+
+def easy(**tables: object) -> Experiment:
+    """Ten clients, two rare, three with all labels wrong; four rounds of warm-up suffice at this rate."""
+    table = {
+        "rounds": ROUNDS,
+        "seeds": [0],
+        "methods": list(METHODS),
+        "data": {"clients": 10},
+        "rare": {"share": 0.2, "sigma": 0.5},
+        "noise": {"clients": 0.3, "labels": 1.0},
+        "model": {"name": "mlp"},
+        "training": {"batch": 16, "lr": 0.1},
+        "method": {name: {"warmup": WARMUP} for name in METHODS if name != "fedavg"},
+        **tables,
+    }
+    return check_experiment(table, "easy")
+
+
+@pytest.fixture(scope="module")
+def settings() -> Experiment:
+    return easy()
+
+
+@pytest.fixture(scope="module")
+def easy_federation(settings: Experiment) -> Federation:
+    return federate(settings, load(settings.data))
+
+
+def servers(method: Method, federation: Federation, workers: int = 1, rounds: int = ROUNDS) -> list[Server]:
+    crew = Workers([build("mlp", federation.shape, 10, 0) for _ in range(workers)])
+    clients = InProcess(method, federation.shards, crew, seed=0)
+    played = list(play(method, clients, Server(params_of(crew.nets[0])), rounds))
+    crew.close()
+    return played
+
+
+def same(one: Server, two: Server) -> bool:
+    return all(torch.equal(getattr(one.params, n), getattr(two.params, n)) for n in ("weights", "buffers", "counters"))
+
+
+def test_the_catalogue_and_the_compositions_name_the_same_methods():
+    assert list(METHODS) == list(CATALOGUE)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_finite_repeatable_and_alike_for_two_workers(name: str, settings: Experiment, easy_federation: Federation):
+    method = METHODS[name](settings)
+    first, again = (
+        servers(method, easy_federation)[-1],
+        servers(METHODS[name](settings), easy_federation, workers=2)[-1],
+    )
+    assert first.params.weights.isfinite().all()
+    assert same(first, again)
+    assert first.diagnosis == again.diagnosis
+    assert method == METHODS[name](settings), "methods are values"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_weights_are_shares(name: str, settings: Experiment, easy_federation: Federation):
+    for server in servers(METHODS[name](settings), easy_federation):
+        assert server.weights is not None
+        assert sum(server.weights.values()) == pytest.approx(1, abs=1e-12)
+        assert min(server.weights.values()) >= 0
+        assert list(server.weights) == list(easy_federation.shards)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "fedavg"])
+def test_the_warm_up_is_fedavg_bit_for_bit(name: str, settings: Experiment, easy_federation: Federation):
+    plain = servers(fedavg(settings), easy_federation, rounds=WARMUP + 1)
+    other = servers(METHODS[name](settings), easy_federation, rounds=WARMUP + 1)
+    assert all(same(a, b) for a, b in zip(plain[:WARMUP], other[:WARMUP], strict=True))
+    assert not same(plain[WARMUP], other[WARMUP])
+
+
+@pytest.mark.parametrize("name", [n for n in METHODS if n not in ("fedavg", "fedpca-wo-robustness")])
+def test_the_mislabeled_are_found_and_the_rare_kept(name: str, settings: Experiment, easy_federation: Federation):
+    for server in servers(METHODS[name](settings), easy_federation)[WARMUP:]:
+        found = identification(server.diagnosis, easy_federation.truth)
+        assert found is not None
+        assert (found["f1"], found["accused_rare"], found["accused_common"]) == (1.0, 0, 0)
+        if name not in ("fedpca-hs", "fedpca-hs-auto"):
+            assert all(server.weights[client] == 0 for client in easy_federation.truth.mislabeled)
+
+
+def test_fairness_lifts_the_rare(settings: Experiment, easy_federation: Federation):
+    def rare_weight(name: str) -> float:
+        server = servers(METHODS[name](settings), easy_federation)[-1]
+        return sum(server.weights[client] for client in easy_federation.truth.rare)
+
+    assert rare_weight("fedpca-d") > 1.2 * rare_weight("fedpca-wo-fairness")
+
+
+def observed(method: Method, federation: Federation) -> list[tuple[Site, Samples, Update]]:
+    """Everything that clients trained on after the warm-up."""
+    seen = []
+
+    def watched(site: Site, samples: Samples) -> Update:
+        update = method.stages[-1].recipe.train(site, samples)
+        seen.append((site, samples, update))
+        return update
+
+    last = replace(method.stages[-1], recipe=replace(method.stages[-1].recipe, train=watched))
+    servers(replace(method, stages=(*method.stages[:-1], last)), federation)
+    return seen
+
+
+def test_dropped_clients_take_no_step(settings: Experiment, easy_federation: Federation):
+    seen = observed(METHODS["fedpca-d"](settings), easy_federation)
+    dropped = [update for site, _, update in seen if site.order.verdict.group == "mislabeled"]
+    assert len(dropped) == 3 * (ROUNDS - WARMUP)
+    assert all(update.params is None and update.size == 0 for update in dropped)
+
+
+def test_high_confidence_clients_train_on_confident_predictions(settings: Experiment, easy_federation: Federation):
+    eager = easy(method={"fedpca-hs": {"warmup": WARMUP, "least_confidence": 0.5}})
+    seen = observed(METHODS["fedpca-hs"](eager), easy_federation)
+    judged = [(site, samples, update) for site, samples, update in seen if site.order.verdict.group == "mislabeled"]
+    assert any(len(samples.rows) for _, samples, _ in judged), "otherwise the test shows nothing"
+    for site, samples, update in judged:
+        assert update.size == len(samples.rows) <= len(site.y)
+        assert not len(samples.rows) or site.order.verdict.threshold < samples.reliability <= 1
+        assert update.reliability == samples.reliability
+    thresholds = [site.order.verdict.threshold for site, _, _ in judged]
+    assert all(0.5 <= t <= 1 for t in thresholds)
+
+
+def test_with_drop_and_nobody_suspected_is_the_method_itself(settings: Experiment, easy_federation: Federation):
+    nobody = FedPCASettings(warmup=WARMUP, mixture={"gate": 1e6})
+    dropped = servers(with_drop(fedavg(settings), settings, nobody), easy_federation)
+    assert all(same(a, b) for a, b in zip(dropped, servers(fedavg(settings), easy_federation), strict=True))
+
+
+def test_with_drop_refuses_what_it_would_undo(settings: Experiment):
+    with pytest.raises(ValueError, match="train on everything"):
+        with_drop(METHODS["fedpca-hs"](settings), settings, FedPCASettings())
+
+
+def test_without_fairness_robustness_and_sharpness_fedpca_is_fedavg(settings: Experiment, easy_federation: Federation):
+    bare = easy(
+        method={
+            "fedpca-d": {
+                "warmup": WARMUP,
+                "q": 0.0,
+                "weight_smoothing": 1.0,
+                "sharpness": {"radius": 0.0, "alpha": 0.0},
+                "mixture": {"gate": 1e6},
+            }
+        }
+    )
+    plain, other = (
+        servers(fedavg(settings), easy_federation)[-1],
+        servers(METHODS["fedpca-d"](bare), easy_federation)[-1],
+    )
+    assert same(plain, other)
+
+
+@pytest.mark.parametrize("rare", [0.0, 0.2])
+def test_auto_accuses_nobody_where_nobody_is_mislabeled(rare: float):
+    clean = easy(noise={"clients": 0.0}, rare={"share": rare, "sigma": 0.5})
+    federation = federate(clean, load(clean.data))
+    for server in servers(METHODS["fedpca-d-auto"](clean), federation)[WARMUP:]:
+        assert {verdict.group for verdict in server.diagnosis.values()} <= {"common", "rare"}
+
+
+def test_settings_reach_the_parts():
+    changed = easy(
+        method={
+            "fedpca-hs": {
+                "q": 2.5,
+                "warmup": 7,
+                "confidence": "top-mean",
+                "identity_smoothing": 0.2,
+                "sharpness_in_warmup": True,
+                "mixture": {"covariance": "tied", "starts": 3},
+                "sharpness": {"radius": 0.1},
+            }
+        },
+        training={"logit_adjustment": True},
+    )
+    method = METHODS["fedpca-hs"](changed)
+    text = repr(method)
+    for word in (
+        "q=2.5",
+        "'top-mean'",
+        "smoothing=0.2",
+        "covariance='tied'",
+        "starts=3",
+        "radius=0.1",
+        "LogitAdjusted",
+    ):
+        assert word in text
+    assert method.stages[0].rounds == 7
+    assert "GapGuided" in repr(method.stages[0])
