@@ -3,9 +3,9 @@
 import argparse
 import json
 
-from benchmarks import memory, workers
+from benchmarks import cost, memory, workers
 
-BENCHMARKS = {"workers": workers.measure, "memory": memory.measure}
+BENCHMARKS = {"workers": workers.measure, "memory": memory.measure, "cost": cost.measure}
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ def measure() -> dict[str, dict[str, float]]:
 
 def _ratios(model: str, shape: tuple[int, int, int], clients: int, images: int) -> dict[str, float]:
     experiment = check_experiment({"model": {"name": model}, "data": {"clients": clients}}, "benchmark")
-    shards = _shards(shape, clients, images)
+    shards = shards_of(shape, clients, images)
     pool = _processes(experiment, model, shape, shards)  # forked before this process has threads of its own
     nets = [build(model, shape, 10, 0) for _ in range(2)]
     start = params_of(nets[0])
@@ -45,20 +45,25 @@ def _ratios(model: str, shape: tuple[int, int, int], clients: int, images: int) 
         "processes": lambda: list(pool.map(_answer, [(client, start) for client in shards], chunksize=clients // 4)),
     }
     one, two = Workers(nets[:1]), Workers(nets)
+    medians = times_of(ways)
+    two.close()
+    pool.shutdown()
+    return {name: round(medians[name] / medians["one"], 2) for name in ("threads", "processes")}
+
+
+def times_of(ways: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    """The median time of each way in seconds, measured in turns; the first turn is to warm up."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for repeat in range(REPEATS + 1):
         for name, way in ways.items():
             began = time.perf_counter()
             way()
-            if repeat:  # the first is to warm up
+            if repeat:
                 times[name].append(time.perf_counter() - began)
-    two.close()
-    pool.shutdown()
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    return {name: round(medians[name] / medians["one"], 2) for name in ("threads", "processes")}
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
-def _shards(shape: tuple[int, int, int], clients: int, images: int) -> dict[ClientId, Shard]:
+def shards_of(shape: tuple[int, int, int], clients: int, images: int) -> dict[ClientId, Shard]:
     rng = torch.Generator().manual_seed(0)
     return {
         str(client): Shard(

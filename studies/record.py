@@ -83,17 +83,11 @@ class Everything:
     def __call__(self, site: Site) -> Report:
         probs = torch.cat([logits for _, logits in passes(site)]).double().softmax(dim=1)
         return {
-            **PerformanceAndCapacity(confidence="quantile", credence=True)(site),
+            **PerformanceAndCapacity(confidence="quantile", informativeness=True)(site),
             "agreement": (probs.argmax(dim=1) == site.y).double().mean().item(),
             "certainty": probs.amax(dim=1).mean().item(),
-            "slope": slope(probs, site.y),
+            "credence": (probs.gather(1, site.y.unsqueeze(1)).mean() / probs.square().sum(dim=1).mean()).item(),
         }
-
-
-def slope(probs: torch.Tensor, labels: torch.Tensor) -> float:
-    hot = torch.nn.functional.one_hot(labels, probs.shape[1]).double()
-    centred = probs - probs.mean(dim=0)
-    return ((centred * hot).mean(dim=0).sum() / centred.square().mean(dim=0).sum()).item()
 
 
 @dataclass(frozen=True)

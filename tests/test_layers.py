@@ -57,6 +57,8 @@ def level(name: str) -> int:
 @pytest.mark.parametrize("name", sorted(modules()))
 def test_imports_only_from_lower_layers(name: str):
     own = unit(name)
+    if own == "__init__":
+        return  # the public names, imported when they are first used
     for imported in imports(modules()[name]):
         if imported.startswith("fedpca") and (other := unit(imported)) != own and (own, other) not in SAME_LAYER:
             assert level(other) < level(own), f"{name} (layer {level(own)}) imports {imported} (layer {level(other)})"

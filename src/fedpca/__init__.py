@@ -1,3 +1,60 @@
 """Federated learning via performance-capacity analysis: one model, many data owners, not all of them right."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from fedpca.core import Method, Params, Recipe, Server, Shard, Site, Stage, Update, Verdict
+    from fedpca.data.datasets import load
+    from fedpca.data.federation import federate
+    from fedpca.loop import play
+    from fedpca.methods import METHODS
+    from fedpca.models import build
+    from fedpca.params import params_of
+    from fedpca.scenario import Experiment, read_experiment
+    from fedpca.simulate import InProcess, Workers
+
+_HOMES = {
+    "core": ("Method", "Params", "Recipe", "Server", "Shard", "Site", "Stage", "Update", "Verdict"),
+    "data.datasets": ("load",),
+    "data.federation": ("federate",),
+    "loop": ("play",),
+    "methods": ("METHODS",),
+    "models": ("build",),
+    "params": ("params_of",),
+    "scenario": ("Experiment", "read_experiment"),
+    "simulate": ("InProcess", "Workers"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "METHODS",
+    "Experiment",
+    "InProcess",
+    "Method",
+    "Params",
+    "Recipe",
+    "Server",
+    "Shard",
+    "Site",
+    "Stage",
+    "Update",
+    "Verdict",
+    "Workers",
+    "__version__",
+    "build",
+    "federate",
+    "load",
+    "params_of",
+    "play",
+    "read_experiment",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Imports a public name when it is first used, so that `fedpca --help` need not wait for PyTorch."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'fedpca' has no attribute {name!r}")
+    return getattr(import_module(f"fedpca.{_HOME[name]}"), name)

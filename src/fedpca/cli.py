@@ -47,7 +47,7 @@ def demo(
     from fedpca.console import run_all
     from fedpca.scenario import read_experiment
 
-    experiment = read_experiment(shipped_experiments()["digits"])
+    experiment = read_experiment(shipped_experiments()["demo"])
     for method in experiment.methods:
         shutil.rmtree(out / method, ignore_errors=True)
     run_all(experiment, out, workers, resume=False, data_dir=None)
@@ -93,13 +93,14 @@ def results(
     from fedpca.results import table
     from fedpca.results.runs import find_runs
 
-    tables = table.tabulate(find_runs(folders))
+    runs = find_runs(folders)
+    tables = table.tabulate(runs)
     if csv is not None:
         csv.write_text(table.as_csv(tables), encoding="utf-8")
     if as_json:
         print(json.dumps(table.as_json(tables), indent=2))
     else:
-        show(tables)
+        show(runs)
 
 
 @app.command("list")

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 if TYPE_CHECKING:
     from fedpca.experiment import Cell
     from fedpca.record import Line
-    from fedpca.results.table import Results
+    from fedpca.results.runs import Run
     from fedpca.scenario import Experiment
 
 err = Console(stderr=True)
@@ -24,6 +24,7 @@ err = Console(stderr=True)
 def run_all(experiment: Experiment, out: Path, workers: int | None, resume: bool, data_dir: Path | None) -> None:
     """Runs every cell that is not finished, with a progress bar, then shows the table."""
     from fedpca import experiment as engine
+    from fedpca.results.runs import find_runs
 
     todo = engine.cells(experiment, out)
     for cell in todo:
@@ -43,25 +44,19 @@ def run_all(experiment: Experiment, out: Path, workers: int | None, resume: bool
         except KeyboardInterrupt:
             err.print(f"stopped; nothing is lost: the same command with --resume goes on from {out}", markup=False)
             raise typer.Exit(130) from None
-    show_folders([out])
+    show(find_runs([out]))
     err.print(f"files: {out}", markup=False)
 
 
-def show_folders(folders: Sequence[Path]) -> None:
-    """Prints the tables of all runs below these folders."""
-    from fedpca.results.runs import find_runs
-    from fedpca.results.table import tabulate
-
-    show(tabulate(find_runs(folders)))
-
-
-def show(tables: Sequence[Results]) -> None:
-    """Prints tables; where the output is not a terminal, as wide as they are."""
-    from fedpca.results.table import as_rich
+def show(runs: Sequence[Run]) -> None:
+    """Prints the results and who was found mislabeled; as wide as needed where the output is not a terminal."""
+    from fedpca.results import found, table
 
     console = Console() if sys.stdout.isatty() else Console(width=140)
-    for results in tables:
-        console.print(as_rich(results))
+    for results in table.tabulate(runs):
+        console.print(table.as_rich(results))
+    for identification in found.identifications(runs):
+        console.print(found.as_rich(identification))
 
 
 class _Progress:

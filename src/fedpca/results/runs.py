@@ -46,6 +46,24 @@ class Run:
         last = tested[-self.settings.evaluation.last_rounds :]
         return {group: [groups[group][metric] for groups in last] for group in (last[0] if last else {})}
 
+    def title(self) -> str:
+        """The scenario in one line."""
+        about, noise = self.about, self.settings.noise
+        text = f"{self.settings.name}: {about['dataset']}, {len(about['clients']['id'])} clients"
+        if about["rare"]:
+            text += f", {len(about['rare'])} rare"
+        if about["mislabeled"]:
+            text += f", {len(about['mislabeled'])} mislabeled ({noise.labels:.0%} of their labels)"
+        return f"{text}, {self.settings.rounds} rounds"
+
+
+def by_scenario(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs that may stand in one table, together; scenarios in the order in which they first occur."""
+    scenarios: dict[str, list[Run]] = {}
+    for run in runs:
+        scenarios.setdefault(run.scenario(), []).append(run)
+    return list(scenarios.values())
+
 
 def find_runs(folders: Iterable[Path]) -> list[Run]:
     """Every run below these folders that has finished at least one round, in the order of their paths."""

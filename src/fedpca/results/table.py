@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedpca.catalogue import METHODS
-from fedpca.results.runs import Run
+from fedpca.results.runs import Run, by_scenario
 from fedpca.scores import Headline, Spread, fairness_robustness, headline, spread
 
 if TYPE_CHECKING:
@@ -40,10 +40,7 @@ class Results:
 
 def tabulate(runs: Sequence[Run]) -> list[Results]:
     """One table per scenario, rows in the catalogue's order; all values in percent."""
-    scenarios: dict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        scenarios[run.scenario()].append(run)
-    return [_results(members) for members in scenarios.values()]
+    return [_results(members) for members in by_scenario(runs)]
 
 
 def _results(runs: Sequence[Run]) -> Results:
@@ -52,7 +49,7 @@ def _results(runs: Sequence[Run]) -> Results:
         by_method[run.method].append(run)
     order = [*METHODS, *sorted(by_method.keys() - METHODS.keys())]
     rows = tuple(_row(name, by_method[name]) for name in order if name in by_method)
-    return Results(title(runs[0]), tuple(runs[0].last("acc")), rows)
+    return Results(runs[0].title(), tuple(runs[0].last("acc")), rows)
 
 
 def _row(method: str, runs: Sequence[Run]) -> Row:
@@ -78,17 +75,6 @@ def _pooled(runs: Sequence[Run], metric: str) -> Headline:
         for group, values in run.last(metric).items():
             pooled[group] += [100 * value for value in values]
     return headline(pooled)
-
-
-def title(run: Run) -> str:
-    """The scenario in one line."""
-    clients, settings = run.about["clients"]["id"], run.settings
-    text = f"{settings.name}: {run.about['dataset']}, {len(clients)} clients"
-    if run.about["rare"]:
-        text += f", {len(run.about['rare'])} rare"
-    if run.about["mislabeled"]:
-        text += f", {len(run.about['mislabeled'])} mislabeled ({settings.noise.labels:.0%} of their labels)"
-    return f"{text}, {settings.rounds} rounds"
 
 
 def as_rich(results: Results) -> Table:

@@ -1,0 +1,53 @@
+"""What a FedPCA round costs beside a FedAvg round, part by part; ratios of medians, interleaved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchmarks.workers import shards_of, times_of
+from fedpca.core import Method, Recipe, Server, Stage
+from fedpca.loop import play_round
+from fedpca.methods import METHODS, base
+from fedpca.models import build
+from fedpca.params import params_of
+from fedpca.parts.step import descend
+from fedpca.scenario import check_experiment
+from fedpca.simulate import InProcess, Workers
+
+WORKLOADS: dict[str, tuple[str, tuple[int, int, int], int, int]] = {  # model, shape, clients, images each
+    "digits, cnn-small, 20 x 72": ("cnn-small", (1, 8, 8), 20, 72),
+    "fashion, mlp, 50 x 200": ("mlp", (1, 28, 28), 50, 200),
+    "cifar, cnn-small, 10 x 200": ("cnn-small", (3, 32, 32), 10, 200),
+}
+
+
+def measure() -> dict[str, dict[str, float]]:
+    """Per workload: each round's time over FedAvg's, parts added one after another."""
+    return {name: _ratios(*workload) for name, workload in WORKLOADS.items()}
+
+
+def _ratios(model: str, shape: tuple[int, int, int], clients: int, images: int) -> dict[str, float]:
+    experiment = check_experiment({"model": {"name": model}, "data": {"clients": clients}}, "benchmark")
+    plain = base(experiment)
+    full = METHODS["fedpca-hs"](experiment).stages[-1].recipe
+    auto = METHODS["fedpca-hs-auto"](experiment).stages[-1].recipe
+    without_sharpness = replace(full, train=replace(full.train, step=descend))  # type: ignore[type-var]
+    recipes = {
+        "fedavg": plain,
+        "+ report": replace(plain, report=full.report),
+        "+ mixture": replace(plain, report=full.report, diagnose=full.diagnose),
+        "+ selection and weights": without_sharpness,
+        "+ GSAM = fedpca-hs": full,
+        "fedpca-hs-auto": auto,
+    }
+    shards = shards_of(shape, clients, images)
+    workers = Workers([build(model, shape, 10, 0) for _ in range(2)])
+    start = Server(params_of(workers.nets[0]))
+
+    def played(recipe: Recipe) -> Server:
+        method = Method("measured", (Stage(recipe),))
+        return play_round(recipe, InProcess(method, shards, workers, seed=0), start, rounds=20)
+
+    medians = times_of({name: (lambda recipe=recipe: played(recipe)) for name, recipe in recipes.items()})
+    workers.close()
+    return {name: round(value / medians["fedavg"], 2) for name, value in medians.items()}
