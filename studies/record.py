@@ -23,7 +23,7 @@ from fedpca.methods import base
 from fedpca.models import build
 from fedpca.params import params_of
 from fedpca.parts.report import PerformanceAndCapacity, passes
-from fedpca.parts.select import nothing_of_the_mislabeled
+from fedpca.parts.select import NothingOfTheMislabeled
 from fedpca.record import write_whole
 from fedpca.scenario import Experiment, check_experiment
 from fedpca.simulate import InProcess, Workers
@@ -111,7 +111,7 @@ def record(spec: Mapping[str, object], out: Path) -> str:
     experiment = settings(spec)
     federation = federate(experiment, load(experiment.data))
     warm = replace(base(experiment), report=Everything())
-    guarded = replace(warm, select=nothing_of_the_mislabeled, diagnose=Oracle(frozenset(federation.truth.mislabeled)))
+    guarded = replace(warm, select=NothingOfTheMislabeled(), diagnose=Oracle(frozenset(federation.truth.mislabeled)))
     net = build(experiment.model.name, federation.shape, len(federation.classes), experiment.seeds[0])
     method = Method("recording", (Stage(warm, WARMUP), Stage(guarded)))
     clients = InProcess(method, federation.shards, Workers([net]), experiment.seeds[0])

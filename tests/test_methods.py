@@ -14,9 +14,10 @@ from fedpca.data.datasets import load
 from fedpca.data.federation import Federation, federate
 from fedpca.evaluate import identification
 from fedpca.loop import play
-from fedpca.methods import METHODS, fedavg, with_drop
+from fedpca.methods import METHODS, base, fedavg, single, with_drop
 from fedpca.models import build
 from fedpca.params import params_of
+from fedpca.parts.diagnose import remember
 from fedpca.scenario import Experiment, check_experiment
 from fedpca.simulate import InProcess, Workers
 
@@ -154,9 +155,27 @@ def test_with_drop_and_nobody_suspected_is_the_method_itself(settings: Experimen
     assert all(same(a, b) for a, b in zip(dropped, servers(fedavg(settings), easy_federation), strict=True))
 
 
-def test_with_drop_refuses_what_it_would_undo(settings: Experiment):
-    with pytest.raises(ValueError, match="train on everything"):
-        with_drop(METHODS["fedpca-hs"](settings), settings, FedPCASettings())
+def test_with_drop_keeps_the_methods_own_report_selection_and_diagnosis(settings, easy_federation: Federation):
+    def flagged(diagnosis, reports):
+        return {c: replace(v, report={**v.report, "seen": 1.0}) for c, v in remember(diagnosis, reports).items()}
+
+    def first_half(site: Site) -> Samples:
+        rows = torch.arange(len(site.y) // 2)
+        return Samples(rows, site.y[rows])
+
+    def counted(site: Site):
+        return {"size": float(len(site.y))}
+
+    own = replace(base(settings), report=counted, diagnose=flagged, select=first_half)
+    method = with_drop(single("own", own), settings, FedPCASettings(warmup=WARMUP))
+    assert method.name == "own+d"
+    server = servers(method, easy_federation)[-1]
+    for client, verdict in server.diagnosis.items():
+        assert verdict.report["seen"] == 1.0
+        assert verdict.report["size"] == len(easy_federation.shards[client].y)
+        assert (server.weights[client] == 0) == (client in easy_federation.truth.mislabeled)
+    seen = observed(method, easy_federation)
+    assert all(len(samples.rows) in (0, len(site.y) // 2) for site, samples, _ in seen)
 
 
 def test_without_fairness_robustness_and_sharpness_fedpca_is_fedavg(settings: Experiment, easy_federation: Federation):

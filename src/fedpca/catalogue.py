@@ -26,6 +26,7 @@ class MixtureSettings(Settings):
     starts: Count = 9  # fits; the most frequent set of mislabeled clients wins
     covariance: Literal["full", "tied", "diag", "spherical"] = "full"
     ridge: Positive = 1e-6  # added to the covariances' diagonals
+    steps: Count = 100  # of expectation-maximisation at most
     scale: Literal["minmax", "none"] = "minmax"
     membership: Literal["hard", "soft"] = "hard"  # what is smoothed: in or out, or the responsibility
     gate: NonNegative | None = None  # deviations that the group must stand out by; none: it always accuses somebody
@@ -61,6 +62,7 @@ class FedPCASettings(Settings):
     dispersion_per_sample: bool = True
     dispersion_denominator: Literal["all", "predicted"] = "all"
     dispersion_depth: Positive = 3.0  # how far below the median a dispersion still lifts a client's weight
+    report_augmented: bool = False  # measure on augmented images, as the authors' other code does
     sharpness: SharpnessSettings = SharpnessSettings()
     sharpness_in_warmup: bool = False
     mixture: MixtureSettings = MixtureSettings()

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from fedpca.catalogue import FedPCASettings
-from fedpca.core import Method, Recipe, Select, Stage
+from fedpca.core import Diagnose, Method, Recipe, ReportPart, Select, Stage
 from fedpca.parts.aggregate import WeightedMean
 from fedpca.parts.augment import CropFlip, unchanged
 from fedpca.parts.cohort import Sampled, everyone
-from fedpca.parts.diagnose import NameGroups, remember
+from fedpca.parts.diagnose import InTurn, NameGroups, remember
 from fedpca.parts.identify import Identify, ThreeGroups, WrongShares
 from fedpca.parts.loss import LogitAdjusted, cross_entropy
-from fedpca.parts.report import PerformanceAndCapacity
-from fedpca.parts.select import ConfidentOfTheMislabeled, everything, nothing_of_the_mislabeled
+from fedpca.parts.report import Joined, PerformanceAndCapacity
+from fedpca.parts.select import ConfidentOfTheMislabeled, NothingOfTheMislabeled, everything
 from fedpca.parts.step import GapGuided
 from fedpca.parts.train import Descent, LocalTraining
 from fedpca.parts.weigh import ByCapacity, ByReliabilityAndCapacity, Weigh, by_size
@@ -59,9 +59,12 @@ def fedpca(name: str, experiment: Experiment, settings: FedPCASettings, select: 
     """Wu et al. 2025: FedAvg to warm up, then performance-capacity analysis in every round."""
     sharp = replace(training(experiment), step=GapGuided(settings.sharpness.radius, settings.sharpness.alpha))
     warm = replace(base(experiment), train=sharp) if settings.sharpness_in_warmup else base(experiment)
-    dropping = select is nothing_of_the_mislabeled and settings.exclude_after_smoothing
+    dropping = isinstance(select, NothingOfTheMislabeled) and settings.exclude_after_smoothing
+    report, diagnose = identifying(experiment, settings, confidence=isinstance(select, ConfidentOfTheMislabeled))
     recipe = replace(
-        identifying(base(experiment), settings, confidence=isinstance(select, ConfidentOfTheMislabeled)),
+        base(experiment),
+        report=report,
+        diagnose=diagnose,
         select=select,
         train=sharp,
         aggregate=WeightedMean(weigh, settings.weight_smoothing, exclude=dropping),
@@ -69,47 +72,49 @@ def fedpca(name: str, experiment: Experiment, settings: FedPCASettings, select: 
     return Method(name, (Stage(warm, settings.warmup), Stage(recipe)))
 
 
-def identifying(recipe: Recipe, settings: FedPCASettings, confidence: bool = False) -> Recipe:
-    """The recipe with clients reporting loss and dispersion, and the server naming groups."""
-    mixture, auto = settings.mixture, settings.auto
+def identifying(
+    experiment: Experiment, settings: FedPCASettings, confidence: bool = False
+) -> tuple[ReportPart, Diagnose]:
+    """What clients report and how the server names groups from it."""
     rules: dict[str, Identify] = {
-        "mixture": ThreeGroups(**mixture.model_dump()),
-        "auto": WrongShares(auto.share, auto.certainty),
+        "mixture": ThreeGroups(**settings.mixture.model_dump()),
+        "auto": WrongShares(settings.auto.share, settings.auto.certainty),
     }
-    return replace(
-        recipe,
-        report=PerformanceAndCapacity(
-            settings.dispersion_per_sample,
-            settings.dispersion_denominator,
-            settings.confidence if confidence else None,
-            informativeness=settings.identify == "auto",
-        ),
-        diagnose=NameGroups(
-            rules[settings.identify],
-            settings.identity_smoothing,
-            settings.identity_threshold if settings.identify == "mixture" else auto.share,
-            settings.least_confidence,
-        ),
+    report = PerformanceAndCapacity(
+        settings.dispersion_per_sample,
+        settings.dispersion_denominator,
+        settings.confidence if confidence else None,
+        informativeness=settings.identify == "auto",
+        augment=training(experiment).augment if settings.report_augmented else unchanged,
     )
+    threshold = settings.identity_threshold if settings.identify == "mixture" else settings.auto.share
+    diagnose = NameGroups(rules[settings.identify], settings.identity_smoothing, threshold, settings.least_confidence)
+    return report, diagnose
 
 
 def with_drop(method: Method, experiment: Experiment, settings: FedPCASettings) -> Method:
-    """X + (D): FedAvg to warm up, then the method among those who are not found mislabeled, each stage of it."""
-    stages = (replace(stage, recipe=_dropping(stage.recipe, settings)) for stage in method.stages)
+    """X + (D): FedAvg to warm up, then the method, each stage of it, among those who are not found mislabeled."""
+    stages = (replace(stage, recipe=_dropping(stage.recipe, experiment, settings)) for stage in method.stages)
     return Method(f"{method.name}+d", (Stage(base(experiment), settings.warmup), *stages))
 
 
-def _dropping(recipe: Recipe, settings: FedPCASettings) -> Recipe:
-    """The recipe with identification before it; it must select everything, or the drop would undo its selection."""
-    if recipe.select is not everything or recipe.report is not None:
-        raise ValueError("with_drop takes recipes that train on everything and ask for no report of their own")
-    return replace(identifying(recipe, settings), select=nothing_of_the_mislabeled)
+def _dropping(recipe: Recipe, experiment: Experiment, settings: FedPCASettings) -> Recipe:
+    """The recipe with identification before it: both report, both diagnose, the mislabeled neither train nor count."""
+    report, diagnose = identifying(experiment, settings)
+    aggregate = recipe.aggregate
+    return replace(
+        recipe,
+        report=Joined((recipe.report, report)) if recipe.report else report,
+        diagnose=InTurn((recipe.diagnose, diagnose)),
+        select=NothingOfTheMislabeled(recipe.select),
+        aggregate=replace(aggregate, exclude=True) if isinstance(aggregate, WeightedMean) else aggregate,
+    )
 
 
 def _fedpca(name: str, experiment: Experiment, high_confidence: bool = False, q: float | None = None) -> Method:
     settings = experiment.settings_of(name)
     assert isinstance(settings, FedPCASettings)
-    select: Select = ConfidentOfTheMislabeled(settings.least_samples) if high_confidence else nothing_of_the_mislabeled
+    select: Select = ConfidentOfTheMislabeled(settings.least_samples) if high_confidence else NothingOfTheMislabeled()
     weigh = ByReliabilityAndCapacity(settings.q if q is None else q, settings.dispersion_depth)
     return fedpca(name, experiment, settings, select, weigh)
 

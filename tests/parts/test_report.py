@@ -1,3 +1,4 @@
+import itertools
 from math import log
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from fedpca.core import Order, Site, Verdict
 from fedpca.models import build
+from fedpca.parts.augment import unchanged
 from fedpca.parts.report import FLOOR, PerformanceAndCapacity, confident_share, dispersion, label_slope
 
 SQUARE = torch.tensor([[0.0, 0], [2, 0], [0, 4], [2, 4]])
@@ -107,6 +109,22 @@ def test_the_specifications_quantiles(share: float, first: float, second: float)
     assert confident_share(one, share, "quantile") == pytest.approx(first, abs=1e-9)
     assert confident_share(two, share, "quantile") == pytest.approx(second, abs=1e-9)
     assert confident_share(one, share, "top-mean") >= first
+
+
+def test_the_threshold_falls_as_rounds_go_by():
+    agreeing = torch.rand(50, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for reading in ("quantile", "top-mean"):
+        levels = [confident_share(agreeing, t / 40, reading) for t in range(1, 41)]
+        assert all(later <= earlier for earlier, later in itertools.pairwise(levels))
+
+
+def test_augmented_reports_draw_from_the_clients_own_generator():
+    from fedpca.parts.augment import CropFlip
+
+    plain, one, same = (
+        report(site_of(), augment=augment)["loss"] for augment in (unchanged, CropFlip(pad=2), CropFlip(pad=2))
+    )
+    assert one == same != plain
 
 
 def calibrated(seed: int, sharpness: float, count: int = 4000, classes: int = 5):

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from fedpca.core import Net, Order, Site, Verdict
-from fedpca.parts.select import ConfidentOfTheMislabeled, everything, nothing_of_the_mislabeled
+from fedpca.parts.select import ConfidentOfTheMislabeled, NothingOfTheMislabeled, everything
 
 
 def site_with(confidences: list[float], group: str | None, threshold: float = 0.9) -> Site:
@@ -23,7 +23,7 @@ def chosen(part, *args, **kwargs):
     return part(site_with(*args, **kwargs))
 
 
-@pytest.mark.parametrize("part", [everything, nothing_of_the_mislabeled, ConfidentOfTheMislabeled()])
+@pytest.mark.parametrize("part", [everything, NothingOfTheMislabeled(), ConfidentOfTheMislabeled()])
 @pytest.mark.parametrize("group", [None, "common", "rare"])
 def test_whoever_is_not_mislabeled_trains_on_everything_as_given(part, group):
     samples = chosen(part, [0.99, 0.5, 0.2], group)
@@ -33,7 +33,7 @@ def test_whoever_is_not_mislabeled_trains_on_everything_as_given(part, group):
 
 
 def test_the_mislabeled_are_dropped_whole():
-    assert len(chosen(nothing_of_the_mislabeled, [0.99, 0.5], "mislabeled").rows) == 0
+    assert len(chosen(NothingOfTheMislabeled(), [0.99, 0.5], "mislabeled").rows) == 0
 
 
 def test_or_train_on_their_confident_predictions():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional
+
+Augment = Callable[[Tensor, Generator], Tensor]  # images, random numbers -> images
 
 
 def unchanged(images: Tensor, rng: Generator) -> Tensor:

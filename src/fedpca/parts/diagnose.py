@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from fedpca.core import ClientId, Diagnosis, Group, Report, Verdict
+from fedpca.core import ClientId, Diagnose, Diagnosis, Group, Report, Verdict
 from fedpca.parts.identify import Finding, Identify
 
 
@@ -17,6 +17,19 @@ def remember(diagnosis: Diagnosis, reports: Mapping[ClientId, Report]) -> Diagno
         verdict = known.get(client, Verdict())
         known[client] = replace(verdict, report={**verdict.report, **report})
     return known
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """Several opinions, each folded onto the one before."""
+
+    parts: tuple[Diagnose, ...]
+
+    def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report]) -> Diagnosis:
+        """The last one's result."""
+        for part in self.parts:
+            diagnosis = part(diagnosis, reports)
+        return diagnosis
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ class ThreeGroups:
     starts: int = 9
     covariance: Covariance = "full"
     ridge: float = 1e-6
+    steps: int = 100
     scale: Literal["minmax", "none"] = "minmax"
     membership: Literal["hard", "soft"] = "hard"
     gate: float | None = None
@@ -56,7 +57,7 @@ class ThreeGroups:
         if len(np.unique(points, axis=0)) < 3:
             return None
         points = scaled(points) if self.scale == "minmax" else points
-        partition = self._vote(fit(points, 3, self.starts, self.covariance, self.ridge))
+        partition = self._vote(fit(points, 3, self.starts, self.covariance, self.ridge, self.steps))
         if partition is None:
             return None
         groups, evidence = partition

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedpca.core import Report, Site
+from fedpca.core import Report, ReportPart, Site
+from fedpca.parts.augment import Augment, unchanged
 
 BATCH = 512  # rows of a pass without gradients
 FLOOR = 1e-12  # of the dispersion before its logarithm: all predictions in one class
@@ -24,6 +25,17 @@ def mean_loss(site: Site) -> Report:
 
 
 @dataclass(frozen=True)
+class Joined:
+    """The numbers of several reports in one."""
+
+    parts: tuple[ReportPart, ...]
+
+    def __call__(self, site: Site) -> Report:
+        """All numbers; of the same name the last one counts."""
+        return {key: value for part in self.parts for key, value in part(site).items()}
+
+
+@dataclass(frozen=True)
 class PerformanceAndCapacity:
     """`loss`, `dispersion` and, where asked for, `confidence`, and `slope` with its `slope_error`."""
 
@@ -31,10 +43,11 @@ class PerformanceAndCapacity:
     denominator: Literal["all", "predicted"] = "all"  # C - 1 with C all classes, or those that are predicted
     confidence: Literal["quantile", "top-mean"] | None = None  # how the threshold for confident samples is read
     informativeness: bool = False  # of the labels: the slope
+    augment: Augment = unchanged  # of the images; anything but `unchanged` makes the numbers noisy
 
     def __call__(self, site: Site) -> Report:
         """The numbers, from one pass in eval mode; `dispersion` alone does not look at labels."""
-        features, logits = (torch.cat(parts) for parts in zip(*passes(site), strict=True))
+        features, logits = (torch.cat(parts) for parts in zip(*passes(site, self.augment), strict=True))
         predicted, share = logits.argmax(dim=1), site.order.round / site.order.rounds
         report: dict[str, float | list[float]] = {
             "loss": cross_entropy(logits, site.y).item(),
@@ -50,10 +63,10 @@ class PerformanceAndCapacity:
         return report
 
 
-def passes(site: Site) -> Iterator[tuple[Tensor, Tensor]]:
+def passes(site: Site, augment: Augment = unchanged) -> Iterator[tuple[Tensor, Tensor]]:
     """Features (n, d) and logits (n, classes) of all the client's images, in large batches."""
     for rows in torch.split(torch.arange(len(site.y)), BATCH):
-        yield site.net.features(site.x[rows])
+        yield site.net.features(augment(site.x[rows], site.rng))
 
 
 def dispersion(

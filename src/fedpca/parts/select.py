@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fedpca.core import Samples, Site
+from fedpca.core import Samples, Select, Site
 from fedpca.parts.report import passes
 
 
@@ -15,12 +15,18 @@ def everything(site: Site) -> Samples:
     return Samples(torch.arange(len(site.y)), site.y)
 
 
-def nothing_of_the_mislabeled(site: Site) -> Samples:
-    """All samples, or none if the client is judged mislabeled: (D)."""
-    if site.order.verdict.group != "mislabeled":
-        return everything(site)
-    none = torch.empty(0, dtype=torch.int64)
-    return Samples(none, none)
+@dataclass(frozen=True)
+class NothingOfTheMislabeled:
+    """What another selection takes, or nothing if the client is judged mislabeled: (D)."""
+
+    otherwise: Select = everything
+
+    def __call__(self, site: Site) -> Samples:
+        """The samples."""
+        if site.order.verdict.group != "mislabeled":
+            return self.otherwise(site)
+        none = torch.empty(0, dtype=torch.int64)
+        return Samples(none, none)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -11,11 +11,9 @@ from torch.optim import SGD, Adam, Optimizer
 
 from fedpca.core import Net, Samples, Site, Update
 from fedpca.params import params_of
-from fedpca.parts.augment import unchanged
+from fedpca.parts.augment import Augment, unchanged
 from fedpca.parts.loss import Loss, cross_entropy
 from fedpca.parts.step import Step, descend
-
-Augment = Callable[[Tensor, Generator], Tensor]
 
 
 @dataclass(frozen=True)
