@@ -18,7 +18,7 @@ check: .venv/.dev  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/.base  ## measure workers and memory, as ratios
+bench: .venv/.base  ## measure workers, memory and the cost of a round, as ratios
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove the virtual environment and caches, not the runs

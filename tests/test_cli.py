@@ -88,9 +88,12 @@ def test_a_mistake_gets_one_clear_message_and_exit_code_2(tmp_path: Path, text: 
 
 
 def test_an_absent_file_and_an_absent_folder(tmp_path: Path):
+    assert "did you mean 'digits'?" in fedpca("run", "digit", cwd=tmp_path, code=2).stderr
+    (tmp_path / "folder.toml").mkdir()
+    assert "folder.toml cannot be read" in fedpca("run", "folder.toml", cwd=tmp_path, code=2).stderr
     assert "no settings file absent.toml" in fedpca("run", "absent.toml", cwd=tmp_path, code=2).stderr
     assert "no folder absent" in fedpca("results", "absent", cwd=tmp_path, code=2).stderr
-    assert "no run with a finished round below ." in fedpca("results", ".", cwd=tmp_path, code=2).stderr
+    assert "no run with a tested round below ." in fedpca("results", ".", cwd=tmp_path, code=2).stderr
 
 
 def test_a_users_own_model_and_data_beside_the_settings(tmp_path: Path):

@@ -85,6 +85,13 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(small: Experiment, tmp_pat
     assert same_run(whole.folder, cut.folder)
 
 
+def test_a_finished_run_is_left_as_it_is_even_if_asked_again(small: Experiment, tmp_path):
+    cell = run(small, tmp_path)
+    before = {path.name: path.read_bytes() for path in cell.folder.iterdir()}
+    run(small, tmp_path)
+    assert {path.name: path.read_bytes() for path in cell.folder.iterdir()} == before
+
+
 def test_evaluation_may_be_rarer_but_never_in_the_last_rounds(small: Experiment, tmp_path):
     settings = small.model_copy(
         update={"rounds": 8, "evaluation": small.evaluation.model_copy(update={"every": 3, "last_rounds": 2})}

@@ -132,6 +132,23 @@ def test_who_gives_no_report_is_not_asked_to_train():
     assert server.left_out == {"a": "timed out"}
 
 
+def test_a_report_that_is_not_finite_is_left_out_by_name():
+    clients = Scripted(["a", "b"], {"report a": {"loss": 1.0, "dispersion": float("nan")}})
+    server = last(recipe(report=never), clients)
+    assert server.left_out == {"a": "its report says dispersion = nan"}
+    assert server.weights == {"b": 1.0}
+    listed = Scripted(["a", "b"], {"report a": {"losses": [1.0, float("inf")]}})
+    assert "losses" in last(recipe(report=never), listed).left_out["a"]
+
+
+@pytest.mark.parametrize(
+    "update",
+    [Update(state(1.0), 5, float("nan")), Update(state(1.0), -5), Update(state(1.0), 5, report={"x": float("inf")})],
+)
+def test_strange_numbers_beside_the_weights_are_left_out_too(update: Update):
+    assert list(last(recipe(), Scripted(["a", "b"], {"a": update})).left_out) == ["a"]
+
+
 def test_left_out_is_of_the_last_round_alone():
     clients = Scripted(["a", "b"], {"b": Failure("late")})
     first = last(recipe(), clients)

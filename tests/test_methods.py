@@ -24,7 +24,7 @@ from fedpca.simulate import InProcess, Workers
 ROUNDS, WARMUP = 9, 4
 
 
-def easy(**tables: object) -> Experiment:
+def easy(method: dict[str, dict[str, object]] | None = None, **tables: object) -> Experiment:
     """Ten clients, two rare, three with all labels wrong; four rounds of warm-up suffice at this rate."""
     table = {
         "rounds": ROUNDS,
@@ -35,7 +35,7 @@ def easy(**tables: object) -> Experiment:
         "noise": {"clients": 0.3, "labels": 1.0},
         "model": {"name": "mlp"},
         "training": {"batch": 16, "lr": 0.1},
-        "method": {name: {"warmup": WARMUP} for name in METHODS if name != "fedavg"},
+        "method": {name: {"warmup": WARMUP, **(method or {}).get(name, {})} for name in METHODS if name != "fedavg"},
         **tables,
     }
     return check_experiment(table, "easy")

@@ -7,7 +7,7 @@ from torch import nn
 
 from fedpca.catalogue import MODELS
 from fedpca.faults import UserError
-from fedpca.models import FACTORIES, IMAGENET_MEAN, IMAGENET_STD, build, draws_in_forward
+from fedpca.models import FACTORIES, IMAGENET_MEAN, IMAGENET_STD, build
 from fedpca.params import params_of
 
 
@@ -116,13 +116,49 @@ def test_a_users_own_function(tmp_path, monkeypatch):
     net = build("own_model:make", (1, 8, 8), 3, seed=0)
     features, _ = net.features(pixels(4, 1, 8, 8))
     assert features.shape == (4, 5)
-    assert draws_in_forward(net.module)
+    assert net.draws
+    assert not build("cnn-small", (1, 8, 8), 3, seed=0).draws
     with pytest.raises(UserError, match="no linear layer with 3 outputs"):
         build("own_model:headless", (1, 8, 8), 3, seed=0)
     with pytest.raises(UserError, match=r"must return an nn.Module, came NoneType"):
         build("own_model:nothing", (1, 8, 8), 3, seed=0)
     with pytest.raises(UserError, match="cannot import 'own_model:absent'"):
         build("own_model:absent", (1, 8, 8), 3, seed=0)
+
+
+def test_functional_dropout_is_found_too_and_probing_leaves_no_trace():
+    from fedpca.models import draws_in_forward
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.head = nn.BatchNorm2d(1), nn.Linear(64, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(nn.functional.dropout(self.norm(x).flatten(1), training=self.training))
+
+    model, torch_state = Model().eval(), torch.get_rng_state()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    assert draws_in_forward(model, (1, 8, 8))
+    assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in before.items())
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert not model.training
+
+
+def test_frozen_layers_are_not_stepped():
+    from fedpca.params import flatten, layout_of
+
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Linear(8, 3))
+    module[1].requires_grad_(False)
+    frozen = module[1].weight.clone()
+    net = flatten(module, module[2])
+    assert len(net.weights) == 8 * 3 + 3
+    assert len(net.buffers) == 64 * 8 + 8
+    optimizer = torch.optim.SGD([net.weights], lr=0.5, weight_decay=0.1)
+    nn.functional.cross_entropy(net(torch.randn(4, 64)), torch.tensor([0, 1, 2, 0])).backward()
+    optimizer.step()
+    assert torch.equal(module[1].weight, frozen)
+    assert set(layout_of(module).named(params_of(net))) == set(module.state_dict())
 
 
 def test_a_named_head_is_taken():

@@ -20,7 +20,7 @@ def refusal(tmp_path, text: str, *changes: str) -> str:
 
 
 def test_a_file_says_only_what_differs_from_the_defaults(tmp_path):
-    experiment = read(tmp_path, "rounds = 7\n[data]\nclients = 5\n[noise]\nclients = 0.4\n")
+    experiment = read(tmp_path, "rounds = 7\n[data]\nclients = 5\n[noise]\nclients = 0.4\nlabels = 0.8\n")
     assert (experiment.name, experiment.rounds, experiment.data.clients, experiment.noise.clients) == (
         "mine",
         7,
@@ -102,6 +102,15 @@ def test_no_method_twice(tmp_path):
 @pytest.mark.parametrize(
     ("text", "needed"),
     [
+        ("[noise]\nclients = 0.2", "noise.clients = 0.2 and noise.labels = 0.0: give both, or neither"),
+        ("[noise]\nlabels = 0.2", "give both, or neither"),
+        ("rounds = 10\nmethods = ['fedpca-d']", "rounds = 10, but fedpca-d warms up for 10"),
+        ("[model]\nname = 'resnet'", "no model 'resnet' (did you mean 'resnet18'?)"),
+        ("methods = 'fedavg'", "methods: input should be a list, such as [\"fedavg\"] (came: 'fedavg')"),
+        ("data = 3", "data: input should be a table (came: 3)"),
+        ("name = '../escaped'", "since it names a folder (came: '../escaped')"),
+        ("[method.fedpca-wo-fairness]\nq = 3.0", "unknown key 'method.fedpca-wo-fairness.q'"),
+        ("[method.fedpca-d.mixture]\nstart = 3", "[method.fedpca-d.mixture] takes starts, covariance"),
         ('[data]\nsplit = "column"', "split = 'column' needs data.column"),
         ('[data]\nsplit = "sizes"', "split = 'sizes' needs data.sizes"),
         ('[data]\nsplit = "dirichlet"', "split = 'dirichlet' needs data.clients"),

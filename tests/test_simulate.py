@@ -112,7 +112,7 @@ def test_dropout_draws_by_place_and_refuses_workers(small: Experiment, federatio
         torch.manual_seed(0)
         module = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Dropout(), nn.Linear(32, 10)).eval()
         module.register_forward_pre_hook(lambda _, inputs: (inputs[0].float() / 255,))
-        return flatten(module, module[-1])
+        return flatten(module, module[-1], draws=True)
 
     results = []
     for _ in range(2):

@@ -46,31 +46,52 @@ class SharpnessSettings(Settings):
     alpha: NonNegative = 0.1
 
 
-class FedPCASettings(Settings):
-    """FedPCA; what the paper leaves open has the default and the reason given in docs/fedpca.md."""
+class DropSettings(Settings):
+    """Who is mislabeled; what the paper leaves open has the default and the reason given in docs/fedpca.md."""
 
     warmup: Annotated[int, Field(ge=0)] = 10  # rounds of FedAvg before anybody is judged
-    q: NonNegative = 1.0  # strength of fairness: weights grow with exp(-q dispersion)
     identify: Literal["mixture", "auto"] = "mixture"
     identity_smoothing: Annotated[float, Field(gt=0, le=1)] = 0.5  # share of the new evidence
     identity_threshold: Annotated[float, Field(gt=0, le=1)] = 0.5  # of smoothed membership, for the mixture
-    weight_smoothing: Annotated[float, Field(gt=0, le=1)] = 0.5  # share of the new weights
-    exclude_after_smoothing: bool = True  # dropped clients have weight zero, not a remainder of earlier rounds
-    least_confidence: Share = 0.9  # tau_min
-    confidence: Literal["quantile", "top-mean"] = "quantile"  # how "top t/T" is read
-    least_samples: Annotated[int, Field(ge=2)] = 2  # confident samples below which a client does not train
     dispersion_per_sample: bool = True
     dispersion_denominator: Literal["all", "predicted"] = "all"
-    dispersion_depth: Positive = 3.0  # how far below the median a dispersion still lifts a client's weight
-    report_augmented: bool = False  # measure on augmented images, as the authors' other code does
-    sharpness: SharpnessSettings = SharpnessSettings()
-    sharpness_in_warmup: bool = False
+    report_augmented: bool = False  # measure on images augmented as in training, as the authors' other code does
     mixture: MixtureSettings = MixtureSettings()
     auto: AutoSettings = AutoSettings()
 
 
+class WithoutFairnessSettings(DropSettings):
+    """FedPCA but for the strength of its fairness."""
+
+    weight_smoothing: Annotated[float, Field(gt=0, le=1)] = 0.5  # share of the new weights
+    exclude_after_smoothing: bool = True  # dropped clients have weight zero, not a remainder of earlier rounds
+    sharpness: SharpnessSettings = SharpnessSettings()
+    sharpness_in_warmup: bool = False
+
+
+class FedPCASettings(WithoutFairnessSettings):
+    """FedPCA (D)."""
+
+    q: NonNegative = 1.0  # strength of fairness: weights grow with exp(-q dispersion)
+    dispersion_depth: Positive = 3.0  # how far below the median a dispersion still lifts a client's weight
+
+
 class FedPCAAutoSettings(FedPCASettings):
-    """FedPCA with `auto` as the default identification."""
+    """FedPCA (D) with `auto` as the default identification."""
+
+    identify: Literal["mixture", "auto"] = "auto"
+
+
+class HighConfidenceSettings(FedPCASettings):
+    """FedPCA (HS)."""
+
+    least_confidence: Share = 0.9  # tau_min
+    confidence: Literal["quantile", "top-mean"] = "quantile"  # how "top t/T" is read
+    least_samples: Annotated[int, Field(ge=2)] = 2  # confident samples below which a client does not train
+
+
+class HighConfidenceAutoSettings(HighConfidenceSettings):
+    """FedPCA (HS) with `auto` as the default identification."""
 
     identify: Literal["mixture", "auto"] = "auto"
 
@@ -100,7 +121,7 @@ METHODS: dict[str, Entry] = {
     "fedpca-hs": Entry(
         summary="performance-capacity analysis; the mislabeled train on confident predictions (Wu et al. 2025)",
         category="ours",
-        settings=FedPCASettings,
+        settings=HighConfidenceSettings,
     ),
     "fedpca-d-auto": Entry(
         summary="fedpca-d that first asks whether anybody is mislabeled at all",
@@ -110,12 +131,12 @@ METHODS: dict[str, Entry] = {
     "fedpca-hs-auto": Entry(
         summary="fedpca-hs that first asks whether anybody is mislabeled at all",
         category="ours",
-        settings=FedPCAAutoSettings,
+        settings=HighConfidenceAutoSettings,
     ),
     "fedpca-wo-fairness": Entry(
         summary="ablation: fedpca-d with q = 0, so that rare clients are not lifted",
         category="ours",
-        settings=FedPCASettings,
+        settings=WithoutFairnessSettings,
     ),
     "fedpca-wo-robustness": Entry(
         summary="ablation: weights exp(-q dispersion) alone, nobody is dropped",
@@ -125,7 +146,7 @@ METHODS: dict[str, Entry] = {
     "fedavg+d": Entry(
         summary="FedAvg without the clients that FedPCA finds mislabeled",
         category="ours",
-        settings=FedPCASettings,
+        settings=DropSettings,
     ),
 }
 

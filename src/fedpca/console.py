@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 err = Console(stderr=True)
 
 
-def run_all(experiment: Experiment, out: Path, workers: int | None, resume: bool, data_dir: Path | None) -> None:
+def run_all(
+    experiment: Experiment, out: Path, workers: int | None, resume: bool, data_dir: Path | None, again: str
+) -> None:
     """Runs every cell that is not finished, with a progress bar, then shows the table."""
     from fedpca import experiment as engine
     from fedpca.results.runs import find_runs
@@ -29,7 +31,11 @@ def run_all(experiment: Experiment, out: Path, workers: int | None, resume: bool
     todo = engine.cells(experiment, out)
     for cell in todo:
         engine.check_folder(cell, resume)
-    todo = [cell for cell in todo if not engine.is_done(cell)]
+    everything, todo = todo, [cell for cell in todo if not engine.is_done(cell)]
+    if len(todo) < len(everything):
+        err.print(
+            f"{len(everything) - len(todo)} of {len(everything)} runs were finished before, in {out}", markup=False
+        )
     if todo:
         with _decoding() as progress:
             dataset, federation = engine.prepare(experiment, data_dir, progress)
@@ -42,7 +48,7 @@ def run_all(experiment: Experiment, out: Path, workers: int | None, resume: bool
                 for cell in todo:
                     engine.run_cell(cell, dataset, federation, count, watch)
         except KeyboardInterrupt:
-            err.print(f"stopped; nothing is lost: the same command with --resume goes on from {out}", markup=False)
+            err.print(f"stopped; {again} goes on from the last checkpoint in {out}", markup=False)
             raise typer.Exit(130) from None
     show(find_runs([out]))
     err.print(f"files: {out}", markup=False)
@@ -54,7 +60,7 @@ def show(runs: Sequence[Run]) -> None:
 
     console = Console() if sys.stdout.isatty() else Console(width=140)
     for results in table.tabulate(runs):
-        console.print(table.as_rich(results))
+        console.print(table.as_rich(results, console.width))
     for identification in found.identifications(runs):
         console.print(found.as_rich(identification))
 
@@ -88,7 +94,7 @@ class _Progress:
         self.bar.stop()
 
     def on_round(self, cell: Cell, line: Line) -> None:
-        """Moves the bar, and says once per run and reason whose answers are left out."""
+        """Moves the bar, and says once per run and client whose answers are left out."""
         done = sum(other.settings.rounds for other in self.cells[: self.cells.index(cell)]) + line["round"]
         name = f"{cell.method} seed {cell.seed} round {line['round']}/{cell.settings.rounds}"
         scores = _scores(line) or self.bar.tasks[0].fields["scores"]
@@ -97,6 +103,9 @@ class _Progress:
             if (key := f"{cell.folder} {client}") not in self.warned:
                 self.warned.add(key)
                 err.print(f"{name}: client {client} is left out: {reason}", markup=False)
+        if len(line["left_out"]) == len(line["clients"]["id"]) and str(cell.folder) not in self.warned:
+            self.warned.add(str(cell.folder))
+            err.print(f"{name}: nobody's answer can be used; the model stays as it is (a smaller lr?)", markup=False)
         if not err.is_terminal and line["round"] == cell.settings.rounds:
             err.print(f"{name}: {scores}", markup=False)
 

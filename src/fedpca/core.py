@@ -39,6 +39,7 @@ class Net:
     weights: nn.Parameter  # (P,), with its gradient beside it
     buffers: Tensor  # (B,)
     counters: Tensor  # (I,)
+    draws: bool = False  # whether training passes draw from PyTorch's global generator (dropout)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Logits (N, classes) of images (N, C, H, W)."""

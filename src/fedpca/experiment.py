@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -19,7 +20,7 @@ from fedpca.evaluate import evaluate, identification, weight_shares
 from fedpca.faults import RunError
 from fedpca.loop import play
 from fedpca.methods import METHODS
-from fedpca.models import build, draws_in_forward
+from fedpca.models import build
 from fedpca.params import layout_of, params_of
 from fedpca.record import Line
 from fedpca.scenario import Experiment, read_experiment, write_experiment
@@ -86,12 +87,14 @@ def default_workers(experiment: Experiment, federation: Federation) -> int:
     """As many as there are cores, but no more than clients; one for models whose passes draw random numbers."""
     probe = build(experiment.model.name, federation.shape, len(federation.classes), 0)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 1 if draws_in_forward(probe.module) else max(1, min(cores, len(federation.shards)))
+    return 1 if probe.draws else max(1, min(cores, len(federation.shards)))
 
 
 def run_cell(cell: Cell, dataset: Dataset, federation: Federation, workers: int, watch: Watch) -> None:
     """Plays a cell to its end, from its checkpoint if it has one, and leaves a complete run folder."""
     with record.locked(cell.folder), _workers(cell, federation, workers) as crew:
+        if is_done(cell):  # by another process, between the look and the lock
+            return
         clients = InProcess(METHODS[cell.method](cell.settings), federation.shards, crew, cell.seed)
         server = start = _begin(cell, dataset, federation, clients, Server(params_of(crew.nets[0])))
         before = time.perf_counter()
@@ -183,8 +186,6 @@ def client_lists(server: Server, ids: list[ClientId]) -> dict[str, list[object] 
 
 def summary(cell: Cell) -> dict[str, object]:
     """The run's figures over its last rounds, read back from its own record."""
-    import json
-
     lines = [json.loads(text) for text in (cell.folder / record.ROUNDS).read_text(encoding="utf-8").splitlines()]
     last = [line["groups"] for line in lines[-cell.settings.evaluation.last_rounds :]]
     names = {metric: headline({g: [line[g][metric] for line in last] for g in last[0]}) for metric in ("acc", "auc")}

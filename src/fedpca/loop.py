@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from math import isfinite
 
 import torch
 
@@ -78,21 +79,33 @@ def _orders(cohort: Iterable[ClientId], round: int, rounds: int, diagnosis: Diag
 def _reports(
     replies: Iterable[tuple[ClientId, Report | Failure]], left_out: dict[ClientId, str]
 ) -> Mapping[ClientId, Report]:
-    """The reports; who gave none is noted in `left_out`. What a number is worth is for the diagnosis to say."""
+    """The usable reports; who gave none, or one with a number that is not finite, is noted in `left_out`."""
     reports = {}
     for client, reply in replies:
         if isinstance(reply, Failure):
             left_out[client] = reply.reason
+        elif reason := _strange(reply):
+            left_out[client] = reason
         else:
             reports[client] = reply
     return reports
+
+
+def _strange(report: Report) -> str | None:
+    """Which number of a report is not finite, or None."""
+    for name, value in report.items():
+        if not all(isfinite(number) for number in (value if isinstance(value, list) else [value])):
+            return f"its report says {name} = {value}"
+    return None
 
 
 def _fault(reply: Update | Failure, like: Params) -> str | None:
     """Why an answer cannot be used, or None."""
     if isinstance(reply, Failure):
         return reply.reason
-    return fault(reply.params, like) if reply.params else None
+    if not isfinite(reply.reliability) or reply.size < 0:
+        return f"its size is {reply.size}, its reliability {reply.reliability}"
+    return _strange(reply.report) or (fault(reply.params, like) if reply.params else None)
 
 
 def _weighted(diagnosis: Diagnosis, weights: Weights | None) -> Diagnosis:

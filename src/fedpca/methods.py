@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
-from fedpca.catalogue import FedPCASettings
+from fedpca.catalogue import DropSettings, FedPCASettings, HighConfidenceSettings, Settings, WithoutFairnessSettings
 from fedpca.core import Diagnose, Method, Recipe, ReportPart, Select, Stage
 from fedpca.parts.aggregate import WeightedMean
 from fedpca.parts.augment import CropFlip, unchanged
@@ -19,6 +20,8 @@ from fedpca.parts.step import GapGuided
 from fedpca.parts.train import Descent, LocalTraining
 from fedpca.parts.weigh import ByCapacity, ByReliabilityAndCapacity, Weigh, by_size
 from fedpca.scenario import Experiment
+
+Chosen = TypeVar("Chosen", bound=Settings)
 
 
 def base(experiment: Experiment) -> Recipe:
@@ -55,12 +58,14 @@ def fedavg(experiment: Experiment) -> Method:
     return single("fedavg", base(experiment))
 
 
-def fedpca(name: str, experiment: Experiment, settings: FedPCASettings, select: Select, weigh: Weigh) -> Method:
+def fedpca(
+    name: str, experiment: Experiment, settings: WithoutFairnessSettings, select: Select, weigh: Weigh
+) -> Method:
     """Wu et al. 2025: FedAvg to warm up, then performance-capacity analysis in every round."""
     sharp = replace(training(experiment), step=GapGuided(settings.sharpness.radius, settings.sharpness.alpha))
     warm = replace(base(experiment), train=sharp) if settings.sharpness_in_warmup else base(experiment)
     dropping = isinstance(select, NothingOfTheMislabeled) and settings.exclude_after_smoothing
-    report, diagnose = identifying(experiment, settings, confidence=isinstance(select, ConfidentOfTheMislabeled))
+    report, diagnose = identifying(experiment, settings)
     recipe = replace(
         base(experiment),
         report=report,
@@ -72,33 +77,32 @@ def fedpca(name: str, experiment: Experiment, settings: FedPCASettings, select: 
     return Method(name, (Stage(warm, settings.warmup), Stage(recipe)))
 
 
-def identifying(
-    experiment: Experiment, settings: FedPCASettings, confidence: bool = False
-) -> tuple[ReportPart, Diagnose]:
+def identifying(experiment: Experiment, settings: DropSettings) -> tuple[ReportPart, Diagnose]:
     """What clients report and how the server names groups from it."""
     rules: dict[str, Identify] = {
         "mixture": ThreeGroups(**settings.mixture.model_dump()),
         "auto": WrongShares(settings.auto.share, settings.auto.certainty),
     }
+    confident = settings if isinstance(settings, HighConfidenceSettings) else None
     report = PerformanceAndCapacity(
         settings.dispersion_per_sample,
         settings.dispersion_denominator,
-        settings.confidence if confidence else None,
+        confident.confidence if confident else None,
         informativeness=settings.identify == "auto",
         augment=training(experiment).augment if settings.report_augmented else unchanged,
     )
     threshold = settings.identity_threshold if settings.identify == "mixture" else settings.auto.share
-    diagnose = NameGroups(rules[settings.identify], settings.identity_smoothing, threshold, settings.least_confidence)
-    return report, diagnose
+    naming = NameGroups(rules[settings.identify], settings.identity_smoothing, threshold)
+    return report, replace(naming, least_confidence=confident.least_confidence) if confident else naming
 
 
-def with_drop(method: Method, experiment: Experiment, settings: FedPCASettings) -> Method:
+def with_drop(method: Method, experiment: Experiment, settings: DropSettings) -> Method:
     """X + (D): FedAvg to warm up, then the method, each stage of it, among those who are not found mislabeled."""
     stages = (replace(stage, recipe=_dropping(stage.recipe, experiment, settings)) for stage in method.stages)
     return Method(f"{method.name}+d", (Stage(base(experiment), settings.warmup), *stages))
 
 
-def _dropping(recipe: Recipe, experiment: Experiment, settings: FedPCASettings) -> Recipe:
+def _dropping(recipe: Recipe, experiment: Experiment, settings: DropSettings) -> Recipe:
     """The recipe with identification before it: both report, both diagnose, the mislabeled neither train nor count."""
     report, diagnose = identifying(experiment, settings)
     aggregate = recipe.aggregate
@@ -111,34 +115,53 @@ def _dropping(recipe: Recipe, experiment: Experiment, settings: FedPCASettings) 
     )
 
 
-def _fedpca(name: str, experiment: Experiment, high_confidence: bool = False, q: float | None = None) -> Method:
+def _settings(experiment: Experiment, name: str, kind: type[Chosen]) -> Chosen:
     settings = experiment.settings_of(name)
-    assert isinstance(settings, FedPCASettings)
-    select: Select = ConfidentOfTheMislabeled(settings.least_samples) if high_confidence else NothingOfTheMislabeled()
-    weigh = ByReliabilityAndCapacity(settings.q if q is None else q, settings.dispersion_depth)
-    return fedpca(name, experiment, settings, select, weigh)
+    assert isinstance(settings, kind)
+    return settings
+
+
+def _drop(name: str) -> Callable[[Experiment], Method]:
+    def compose(experiment: Experiment) -> Method:
+        settings = _settings(experiment, name, FedPCASettings)
+        weigh = ByReliabilityAndCapacity(settings.q, settings.dispersion_depth)
+        return fedpca(name, experiment, settings, NothingOfTheMislabeled(), weigh)
+
+    return compose
+
+
+def _high_confidence(name: str) -> Callable[[Experiment], Method]:
+    def compose(experiment: Experiment) -> Method:
+        settings = _settings(experiment, name, HighConfidenceSettings)
+        weigh = ByReliabilityAndCapacity(settings.q, settings.dispersion_depth)
+        return fedpca(name, experiment, settings, ConfidentOfTheMislabeled(settings.least_samples), weigh)
+
+    return compose
+
+
+def _without_fairness(experiment: Experiment) -> Method:
+    settings = _settings(experiment, "fedpca-wo-fairness", WithoutFairnessSettings)
+    weigh = ByReliabilityAndCapacity(q=0.0)
+    return fedpca("fedpca-wo-fairness", experiment, settings, NothingOfTheMislabeled(), weigh)
 
 
 def _without_robustness(experiment: Experiment) -> Method:
-    settings = experiment.settings_of("fedpca-wo-robustness")
-    assert isinstance(settings, FedPCASettings)
+    settings = _settings(experiment, "fedpca-wo-robustness", FedPCASettings)
     weigh = ByCapacity(settings.q, settings.dispersion_depth)
     return fedpca("fedpca-wo-robustness", experiment, settings, everything, weigh)
 
 
-def _fedavg_without_mislabeled(experiment: Experiment) -> Method:
-    settings = experiment.settings_of("fedavg+d")
-    assert isinstance(settings, FedPCASettings)
-    return with_drop(fedavg(experiment), experiment, settings)
+def _fedavg_without_the_mislabeled(experiment: Experiment) -> Method:
+    return with_drop(fedavg(experiment), experiment, _settings(experiment, "fedavg+d", DropSettings))
 
 
 METHODS: dict[str, Callable[[Experiment], Method]] = {
     "fedavg": fedavg,
-    "fedpca-d": lambda experiment: _fedpca("fedpca-d", experiment),
-    "fedpca-hs": lambda experiment: _fedpca("fedpca-hs", experiment, high_confidence=True),
-    "fedpca-d-auto": lambda experiment: _fedpca("fedpca-d-auto", experiment),
-    "fedpca-hs-auto": lambda experiment: _fedpca("fedpca-hs-auto", experiment, high_confidence=True),
-    "fedpca-wo-fairness": lambda experiment: _fedpca("fedpca-wo-fairness", experiment, q=0.0),
+    "fedpca-d": _drop("fedpca-d"),
+    "fedpca-hs": _high_confidence("fedpca-hs"),
+    "fedpca-d-auto": _drop("fedpca-d-auto"),
+    "fedpca-hs-auto": _high_confidence("fedpca-hs-auto"),
+    "fedpca-wo-fairness": _without_fairness,
     "fedpca-wo-robustness": _without_robustness,
-    "fedavg+d": _fedavg_without_mislabeled,
+    "fedavg+d": _fedavg_without_the_mislabeled,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ def build(name: str, shape: Shape, classes: int, seed: int, weights: Path | None
     if weights is not None:
         load_pretrained(module, weights)
     module.register_forward_pre_hook(Scaling.for_channels(shape[0]))
-    return flatten(module.float().eval(), last_linear(module, classes))
+    module = module.float().eval()
+    return flatten(module, last_linear(module, classes), draws_in_forward(module, shape))
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,15 @@ def last_linear(module: nn.Module, classes: int) -> nn.Linear:
     return fitting[-1]
 
 
-def draws_in_forward(module: nn.Module) -> bool:
-    """Whether a pass in train mode draws random numbers of its own (dropout), from PyTorch's global generator."""
-    drawing = (nn.modules.dropout._DropoutNd, nn.RReLU)
-    return any(isinstance(part, drawing) for part in module.modules())
+def draws_in_forward(module: nn.Module, shape: Shape) -> bool:
+    """Whether a pass in train mode draws from PyTorch's global generator, as dropout does: found by trying."""
+    state = copy.deepcopy(module.state_dict())
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        before = torch.get_rng_state()
+        module.train()(torch.zeros(2, *shape))
+        drawn = not torch.equal(before, torch.get_rng_state())
+    module.eval().load_state_dict(state)
+    return drawn
 
 
 def load_pretrained(module: nn.Module, path: Path) -> None:

@@ -60,10 +60,10 @@ class Layout:
 
 
 def layout_of(module: nn.Module) -> Layout:
-    """The layout of a model's trainable parameters and persistent buffers, in the model's own order."""
-    weights = dict(module.named_parameters())
+    """The layout of a model's state, in the model's own order; frozen parameters count as buffers: never stepped."""
+    weights = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
     kept = module.state_dict().keys() - weights.keys()
-    buffers = {name: buffer for name, buffer in module.named_buffers() if name in kept}
+    buffers = {name: tensor for name, tensor in _tensors(module).items() if name in kept}
     return Layout(
         _slots(weights.items()),
         _slots((name, buffer) for name, buffer in buffers.items() if buffer.is_floating_point()),
@@ -71,20 +71,23 @@ def layout_of(module: nn.Module) -> Layout:
     )
 
 
-def flatten(module: nn.Module, head: nn.Linear) -> Net:
+def flatten(module: nn.Module, head: nn.Linear, draws: bool = False) -> Net:
     """The same model, its tensors now views into three vectors, so that a load is three copies."""
     layout = layout_of(module)
     start = layout.params(module.state_dict())
     weights = nn.Parameter(start.weights)
     weights.grad = torch.zeros_like(start.weights)
-    parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+    tensors = _tensors(module)
     for slot in layout.weights:
-        parameters[slot.name].data = slot.view(start.weights)
-        parameters[slot.name].grad = slot.view(weights.grad)
-    for slots, vector in ((layout.buffers, start.buffers), (layout.counters, start.counters)):
+        tensors[slot.name].grad = slot.view(weights.grad)
+    for slots, vector in (
+        (layout.weights, start.weights),
+        (layout.buffers, start.buffers),
+        (layout.counters, start.counters),
+    ):
         for slot in slots:
-            buffers[slot.name].data = slot.view(vector)
-    return Net(module, head, weights, start.buffers, start.counters)
+            tensors[slot.name].data = slot.view(vector)
+    return Net(module, head, weights, start.buffers, start.counters, draws)
 
 
 @torch.no_grad()
@@ -109,6 +112,10 @@ def fault(params: Params, like: Params) -> str | None:
         if came.is_floating_point() and not bool(came.isfinite().all()):
             return f"its {part} are not finite"
     return None
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
 def _slots(tensors: Iterable[tuple[str, Tensor]]) -> tuple[Slot, ...]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -32,9 +32,14 @@ def write_whole(path: Path, content: bytes | str) -> None:
     partial = path.with_name(path.name + ".partial")
     with partial.open("wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
+        _to_disk(file)
     os.replace(partial, path)
+
+
+def _to_disk(file: IO[Any]) -> None:
+    """Waits until what was written would outlive a power cut."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 @contextmanager
@@ -56,6 +61,7 @@ def append_round(folder: Path, line: Line) -> None:
     """Adds one round to rounds.jsonl."""
     with (folder / ROUNDS).open("a", encoding="utf-8") as file:
         file.write(json.dumps(line, allow_nan=False) + "\n")
+        _to_disk(file)  # before the checkpoint that counts on it
 
 
 def keep_rounds(folder: Path, rounds: int) -> None:

@@ -12,10 +12,16 @@ import tomli_w
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from fedpca.catalogue import METHODS, Corruption, Count, NonNegative, Positive, Settings, Share
+from fedpca.catalogue import METHODS, MODELS, Corruption, Count, NonNegative, Positive, Settings, Share
 from fedpca.faults import SettingsError
 
 Table = dict[str, object]  # what a TOML table holds
+PLAIN = {  # pydantic's words for Python's types, in TOML's
+    "tuple_type": 'input should be a list, such as ["fedavg"]',
+    "model_type": "input should be a table",
+    "dict_type": "input should be a table",
+    "string_pattern_mismatch": "input should be letters, digits, spaces and . , + = - _, since it names a folder",
+}
 
 
 class DataSettings(Settings):
@@ -74,6 +80,12 @@ class NoiseSettings(Settings):
     kind: Literal["symmetric", "pair"] = "symmetric"  # any other class, or the next one
     where: Literal["common", "anywhere"] = "common"  # which clients may be mislabeled
 
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> NoiseSettings:
+        if (self.clients > 0) != (self.labels > 0):
+            raise ValueError(f"noise.clients = {self.clients} and noise.labels = {self.labels}: give both, or neither")
+        return self
+
 
 class ModelSettings(Settings):
     """The network; its name, or `package.module:function` of your own."""
@@ -105,7 +117,7 @@ class EvaluationSettings(Settings):
 class Experiment(Settings):
     """Everything that determines an experiment's numbers."""
 
-    name: str = "experiment"
+    name: Annotated[str, Field(pattern=r"^\w[\w .,+=-]*$")] = "experiment"  # also of its folder
     rounds: Count = 60
     methods: tuple[str, ...] = ("fedavg",)
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0, 1, 2)
@@ -146,6 +158,8 @@ def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingsError(f"there is no settings file {path}") from None
+    except OSError as error:
+        raise SettingsError(f"the settings file {path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from None
     for change in changes:
@@ -159,14 +173,26 @@ def check_experiment(table: Table, source: str) -> Experiment:
         experiment = Experiment.model_validate(table)
     except ValidationError as error:
         raise _refusal(source, Experiment, error) from None
+    model = experiment.model.name
+    if ":" not in model and model not in MODELS:
+        raise SettingsError(f"{source}: model.name: there is no model {model!r}{_nearest(model, MODELS)}")
     for name in (*experiment.methods, *experiment.method):
-        if name not in METHODS:
-            raise SettingsError(f"{source}: there is no method {name!r}{_nearest(name, METHODS)}")
-        try:
-            experiment.settings_of(name)
-        except ValidationError as error:
-            raise _refusal(source, METHODS[name].settings, error, prefix=("method", name)) from None
+        _check_method(experiment, name, source)
     return experiment
+
+
+def _check_method(experiment: Experiment, name: str, source: str) -> None:
+    if name not in METHODS:
+        raise SettingsError(f"{source}: there is no method {name!r}{_nearest(name, METHODS)}")
+    try:
+        warmup = getattr(experiment.settings_of(name), "warmup", 0)
+    except ValidationError as error:
+        raise _refusal(source, METHODS[name].settings, error, prefix=("method", name)) from None
+    if name in experiment.methods and warmup and warmup >= experiment.rounds:
+        raise SettingsError(
+            f"{source}: rounds = {experiment.rounds}, but {name} warms up for {warmup}, so that it would be FedAvg: "
+            f"play more rounds, or set method.{name}.warmup lower"
+        )
 
 
 def write_experiment(experiment: Experiment) -> str:
@@ -201,7 +227,7 @@ def _explain(root: type[Settings], details: ErrorDetails, prefix: tuple[str, ...
     place = tuple(str(part) for part in details["loc"])
     key = ".".join((*prefix, *place))
     if details["type"] != "extra_forbidden":
-        reason = details["msg"].removeprefix("Value error, ")
+        reason = PLAIN.get(details["type"]) or details["msg"].removeprefix("Value error, ")
         return f"{key}: {reason[0].lower() + reason[1:]} (came: {details['input']!r})" if place else reason
     allowed = _keys(root, place[:-1])
     table = ".".join((*prefix, *place[:-1]))

@@ -15,7 +15,6 @@ from fedpca.chance import seed_of, stream
 from fedpca.core import ClientId, Failure, Method, Net, Order, Params, Report, Shard, Site, Update
 from fedpca.faults import UserError
 from fedpca.loop import answer_report, answer_train
-from fedpca.models import draws_in_forward
 from fedpca.params import load
 
 Item = TypeVar("Item")
@@ -73,9 +72,8 @@ class InProcess:
     def __init__(self, method: Method, shards: Mapping[ClientId, Shard], workers: Workers, seed: int) -> None:
         self.method, self.shards, self.workers, self.seed = method, shards, workers, seed
         self.memory: dict[ClientId, dict[str, Tensor]] = {client: {} for client in shards}
-        self.dropout = draws_in_forward(workers.nets[0].module)
-        if self.dropout and len(workers.nets) > 1:
-            raise UserError("the model's dropout draws from one generator that workers would share: use --workers 1")
+        if workers.nets[0].draws and len(workers.nets) > 1:
+            raise UserError("the model draws random numbers (dropout) that workers would share: use --workers 1")
 
     @property
     def ids(self) -> Sequence[ClientId]:
@@ -103,7 +101,8 @@ class InProcess:
     def _site(self, net: Net, params: Params, client: ClientId, order: Order, purpose: str) -> Site:
         """What the client sees: its data and memory, the global weights loaded, its own random numbers."""
         load(net, params)
-        if self.dropout:
+        net.module.eval()
+        if net.draws:
             torch.manual_seed(seed_of(self.seed, "dropout", purpose, order.round, client))
         shard = self.shards[client]
         rng = stream(self.seed, purpose, order.round, client)

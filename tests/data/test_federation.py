@@ -118,6 +118,21 @@ def test_natural_silos_keep_their_names():
     }  # fmt: skip
 
 
+def test_a_silo_with_one_image_is_named():
+    data = natural()
+    center = data.train.columns["center"].copy()
+    center[0] = "lonely"
+    part = Part(data.train.images, data.train.labels, {"center": center})
+    settings = experiment(data={"split": "column", "column": "center"})
+    with pytest.raises(DataError, match="client 'lonely' has 1 training image"):
+        federate(settings, Dataset("lesions", part, part, ("a", "b", "c"), ()))
+
+
+def test_test_images_of_one_class_are_refused():
+    with pytest.raises(DataError, match="all of one class"):
+        digits(data={"clients": 4, "test_images": 1})
+
+
 def test_an_absent_column_is_named_with_those_that_are_there():
     settings = experiment(data={"split": "column", "column": "centre"})
     with pytest.raises(DataError, match=r"no column 'centre'; there are: center"):

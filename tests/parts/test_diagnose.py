@@ -80,3 +80,13 @@ def test_remember_keeps_what_was_told_before():
     told = remember({"a": Verdict(report={"loss": 1.0, "size": 3.0})}, {"a": {"loss": 2.0}, "b": {"loss": 4.0}})
     assert told["a"].report == {"loss": 2.0, "size": 3.0}
     assert told["b"].report == {"loss": 4.0}
+
+
+def test_last_rounds_confidence_does_not_count_nor_that_of_the_newly_suspected():
+    calm, alarmed = Finding("common", 0.0), Finding("mislabeled", 1.0)
+    part = NameGroups(Scripted({"a": calm, "b": calm}, {"a": calm, "b": alarmed}), smoothing=0.2)
+    first = part({}, {"a": {"dispersion": 1.0, "confidence": 0.98}, "b": {"dispersion": 1.0, "confidence": 0.94}})
+    assert first["a"].threshold == pytest.approx(0.96)
+    second = part(first, {"a": {"dispersion": 1.0}, "b": {"dispersion": 1.0, "confidence": 0.99}})
+    assert second["b"].group == "common", "one suspicion is not enough at this smoothing"
+    assert second["a"].threshold == 0.9

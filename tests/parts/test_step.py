@@ -106,3 +106,21 @@ def test_running_statistics_change_once_and_momentum_comes_back(deep):
     GapGuided(0.05, 0.1)(net, backward, SGD([net.weights], lr=0.0))
     assert torch.equal(params_of(net).buffers, once)
     assert {layer.momentum for layer in net.module.modules() if isinstance(layer, nn.BatchNorm2d)} == {0.1}
+
+
+def test_both_passes_drop_the_same_units():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(50, 40), nn.Dropout(), nn.Linear(40, 2)).train()
+    from fedpca.params import flatten
+
+    net, seen, images = flatten(module, module[2], draws=True), [], torch.randn(6, 50)
+    module[1].register_forward_hook(lambda _, inputs, output: seen.append(output == 0))
+
+    def backward() -> None:
+        nn.functional.cross_entropy(net(images), torch.tensor([0, 1] * 3)).backward()
+
+    step, optimizer = GapGuided(0.05, 0.1), SGD([net.weights], lr=0.1)
+    step(net, backward, optimizer)
+    step(net, backward, optimizer)
+    assert torch.equal(seen[0], seen[1])
+    assert not torch.equal(seen[1], seen[2]), "the next batch has a mask of its own"

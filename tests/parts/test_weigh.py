@@ -79,6 +79,22 @@ def test_the_first_round_of_a_stage_is_not_smoothed():
     assert shares(full(1, smoothing=0.5), [2, 1], [5, 5])[0] == pytest.approx(shares(full(1), [2, 1], [5, 5])[0])
 
 
+def test_a_client_without_a_last_weight_takes_its_new_one_for_it():
+    rule = WeightedMean(by_size, smoothing=0.5)
+    weights, _ = shares(rule, [1] * 10, [5] * 10, last=[0.3] + [None] * 9)
+    assert weights == pytest.approx([0.1] * 10)
+    weights, value = shares(rule, [1] * 3, [10, 10, 20], last=[0.75, 0.25, None])
+    assert weights == pytest.approx([0.125 + 0.25 * 0.75, 0.125 + 0.25 * 0.25, 0.5])
+    assert value == pytest.approx(weights[1] + 2 * weights[2])
+
+
+def test_a_dispersion_that_is_not_finite_counts_as_none_and_large_q_does_not_overflow():
+    weights, _ = shares(full(1), [float("nan"), 1.0, 1.0], [10, 10, 10])
+    assert weights == pytest.approx([1 / 3] * 3)
+    weights, _ = shares(full(500), [0.0, 3.0, 3.0], [10, 10, 10])
+    assert weights == pytest.approx([1, 0, 0])
+
+
 def test_equal_weights_are_approached_geometrically():
     rule, last = WeightedMean(by_size, smoothing=0.25), [0.9, 0.1]
     for step in range(1, 6):

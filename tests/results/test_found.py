@@ -11,7 +11,7 @@ from fedpca.scenario import check_experiment, write_experiment
 
 
 def write_run(folder: Path, seed: int, groups: list[str], f1: float, rare_accused: int = 0):
-    settings = check_experiment({"name": "made", "rounds": 1, "seeds": [seed], "methods": ["fedpca-d"]}, "made")
+    settings = check_experiment({"name": "made", "rounds": 11, "seeds": [seed], "methods": ["fedpca-d"]}, "made")
     folder.mkdir(parents=True)
     (folder / "settings.toml").write_text(write_experiment(settings.cell("fedpca-d", seed)))
     about = {"dataset": "digits", "clients": {"id": ["0", "1", "10"]}, "rare": ["10"], "mislabeled": ["1"]}

@@ -86,5 +86,54 @@ def test_csv_has_full_precision(tmp_path: Path):
 def test_folders_without_runs_are_named(tmp_path: Path):
     with pytest.raises(RunError, match="no folder"):
         find_runs([tmp_path / "absent"])
-    with pytest.raises(RunError, match="no run with a finished round"):
+    with pytest.raises(RunError, match="no run with a tested round"):
         find_runs([tmp_path])
+
+
+def test_a_method_under_other_settings_has_a_row_of_its_own(tmp_path: Path):
+    for name, q in (("a", 1.0), ("b", 3.0)):
+        folder = tmp_path / name
+        settings = check_experiment(
+            {"name": "made", "rounds": 20, "methods": ["fedpca-d"], "method": {"fedpca-d": {"q": q}}}, "made"
+        )
+        write_run(folder, 0, [(0.9, q / 10)])
+        (folder / "settings.toml").write_text(write_experiment(settings.cell("fedpca-d", 0)))
+    (results,) = tabulate(find_runs([tmp_path]))
+    assert [(row.method, row.seeds) for row in results.rows] == [("fedpca-d", 1), ("fedpca-d (q=3.0)", 1)]
+
+
+def test_the_same_run_twice_is_refused(tmp_path: Path):
+    write_run(tmp_path / "a", 0, [(0.9, 0.8)])
+    write_run(tmp_path / "b", 0, [(0.9, 0.8)])
+    with pytest.raises(RunError, match="hold the same run"):
+        find_runs([tmp_path])
+
+
+def test_foreign_and_broken_folders(tmp_path: Path):
+    write_run(tmp_path / "good", 0, [(0.9, 0.8)])
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign/settings.toml").write_text("")
+    assert len(find_runs([tmp_path])) == 1
+    (tmp_path / "good/about.json").write_text("{")
+    with pytest.raises(RunError, match="good cannot be read"):
+        find_runs([tmp_path])
+
+
+def test_a_run_without_a_tested_round_is_not_shown_yet(tmp_path: Path):
+    write_run(tmp_path / "a", 0, [(0.9, 0.8)])
+    lines = (tmp_path / "a/rounds.jsonl").read_text()
+    (tmp_path / "a/rounds.jsonl").write_text(json.dumps({**json.loads(lines), "groups": None}) + "\n")
+    with pytest.raises(RunError, match="no run with a tested round"):
+        find_runs([tmp_path])
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 140])
+def test_the_table_fits_its_terminal(tmp_path: Path, width: int):
+    write_run(tmp_path / "a", 0, [(0.9, 0.8)])
+    (results,) = tabulate(find_runs([tmp_path]))
+    console = Console(width=width, file=io.StringIO())
+    console.print(as_rich(results, width))
+    shown = console.file.getvalue()
+    assert "fedavg" in shown
+    assert "80.00 ± 0.00" in shown
+    assert "…" not in shown

@@ -92,7 +92,7 @@ def split_rows(settings: DataSettings, train: Part, batch: int) -> dict[ClientId
         if settings.column is None or settings.column not in train.columns:
             there = ", ".join(sorted(train.columns)) or "none"
             raise DataError(f"data.column: the data have no column {settings.column!r}; there are: {there}")
-        return split.by_column(train.columns[settings.column])
+        return _enough(split.by_column(train.columns[settings.column]))
     if settings.split == "sizes":
         rows = split.by_sizes(count, settings.sizes or (), rng)
     elif settings.split == "dirichlet":
@@ -101,9 +101,17 @@ def split_rows(settings: DataSettings, train: Part, batch: int) -> dict[ClientId
         rows = split.dirichlet(train.labels, clients, settings.alpha, least, rng)
     else:
         rows = split.iid(count, settings.clients or 0, rng)
-    if (shortest := min(len(own) for own in rows)) < 2:
-        raise DataError(f"{count} training images for {len(rows)} clients leave one with {shortest}: use fewer clients")
-    return {str(number): own for number, own in enumerate(rows)}
+    return _enough({str(number): own for number, own in enumerate(rows)})
+
+
+def _enough(rows: dict[ClientId, Rows]) -> dict[ClientId, Rows]:
+    """The same rows, if every client has at least two: batch norm cannot train on one image."""
+    for client, own in rows.items():
+        if len(own) < 2:
+            raise DataError(
+                f"client {client!r} has {len(own)} training image; two are needed: use fewer clients, or drop it"
+            )
+    return rows
 
 
 def _some(part: Part, limit: int | None, seed: int, which: str) -> Part:
@@ -133,6 +141,8 @@ def _corrupted(images: Pixels, rare: RareSettings, seed: int, place: str) -> Pix
 def _tests(test: Part, rare: RareSettings, seed: int, any_rare: bool) -> dict[str, Shard]:
     """The clean test images and, where there are rare clients, the same images all corrupted."""
     labels = torch.from_numpy(np.asarray(test.labels))
+    if len(np.unique(test.labels)) < 2:
+        raise DataError(f"the {len(labels)} test images are all of one class: accuracy per class and AUC need two")
     groups = {"common": Shard(_tensor(test.images), labels)}
     if any_rare:
         spoiled = _corrupted(test.images, rare.model_copy(update={"clean": 0.0}), seed, "test")

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from fedpca.core import ClientId, Diagnosis, Params, Update, Weights
-from fedpca.parts.weigh import Weigh
+from fedpca.parts.weigh import Count, Weigh
 
 
 @dataclass(frozen=True)
 class WeightedMean:
     """The mean of the states; updates are summed as they come, so memory does not grow with the clients.
 
-    With smoothing b < 1 the weights are b new + (1 - b) last, from the second round of a stage on. Those judged
-    mislabeled stay at weight zero if `exclude`; who else has weight but trained on nothing stands for the old model.
+    With smoothing b < 1 the weights are b new + (1 - b) last, from the second round of a stage on; for a client without
+    a last weight the new one counts as such. With `exclude` those judged mislabeled have weight zero, whatever they had
+    last. A client that keeps weight but trained on nothing contributes the old model.
     """
 
     weigh: Weigh
@@ -27,52 +28,55 @@ class WeightedMean:
         """An empty sum."""
         excluded = {c for c, verdict in diagnosis.items() if self.exclude and verdict.group == "mislabeled"}
         last = {c: v.weight for c, v in diagnosis.items() if v.weight is not None and c not in excluded}
-        smoothing = self.smoothing if last else 1.0
-        return RunningMean(start, self.weigh, diagnosis, {} if smoothing == 1 else last, smoothing, excluded)
+        return RunningMean(start, self.weigh(diagnosis), excluded, last if self.smoothing < 1 else {}, self.smoothing)
 
 
 class RunningMean:
-    """Two weighted sums of states under way, by the new counts and by the last weights, in double precision."""
+    """Weighted sums of states under way, in double precision: by new counts, last weights and newcomers' counts."""
 
     def __init__(
-        self,
-        start: Params,
-        weigh: Weigh,
-        diagnosis: Diagnosis,
-        last: Mapping[ClientId, float],
-        smoothing: float,
-        excluded: set[ClientId],
+        self, start: Params, count: Count, excluded: set[ClientId], last: Mapping[ClientId, float], smoothing: float
     ) -> None:
-        self.start, self.count, self.last, self.smoothing, self.excluded = (
-            start,
-            weigh(diagnosis),
-            last,
-            smoothing,
-            excluded,
-        )
+        self.start, self.count, self.excluded, self.last = start, count, excluded, last
+        self.smoothing = smoothing if last else 1.0
         self.counts: dict[ClientId, float] = {}
-        self.by_count, self.by_last = _zeros(start), _zeros(start) if last else None
+        self.by_count = _zeros(start)
+        self.by_last = _zeros(start) if last else None
+        self.of_newcomers = _zeros(start) if last else None
 
     def add(self, client: ClientId, update: Update) -> None:
         """Adds a state times its weights."""
+        state = update.params or self.start
         trained = update.params is not None and client not in self.excluded
         self.counts[client] = self.count(client, update) if trained else 0.0
-        _accumulate(self.by_count, update.params or self.start, self.counts[client])
-        if self.by_last is not None:
-            _accumulate(self.by_last, update.params or self.start, self.last.get(client, 0.0))
+        _accumulate(self.by_count, state, self.counts[client])
+        if self.by_last is not None and self.of_newcomers is not None:
+            _accumulate(self.by_last, state, self.last.get(client, 0.0))
+            _accumulate(self.of_newcomers, state, 0.0 if client in self.last else self.counts[client])
 
     def finish(self) -> tuple[Params, Weights | None]:
         """The mean and the weights; the start itself if nobody has weight."""
         fresh = sum(self.counts.values())
         kept = sum(self.last.get(client, 0.0) for client in self.counts)
-        new = self.smoothing / fresh if fresh else 0.0
-        old = (1 - self.smoothing if fresh else 1.0) / kept if kept else 0.0
-        whole = new * fresh + old * kept
-        if whole == 0:
+        if fresh == 0 and kept == 0:
             return self.start, dict.fromkeys(self.counts, 0.0)
-        shares = {c: (new * n + old * self.last.get(c, 0.0)) / whole for c, n in self.counts.items()}
-        total = _scaled_sum(self.by_count, new / whole, self.by_last, old / whole)
-        return _as_state(total, self.start), shares
+        new, newcomer, old = self._factors(fresh, kept)
+        weights = {
+            client: new * count + (old * self.last[client] if client in self.last else newcomer * count)
+            for client, count in self.counts.items()
+        }
+        sums = ((self.by_count, new), (self.of_newcomers, newcomer), (self.by_last, old))
+        return _as_state(_combined([(total, by) for total, by in sums if total is not None]), self.start), weights
+
+    def _factors(self, fresh: float, kept: float) -> tuple[float, float, float]:
+        """What multiplies a count, a newcomer's count on top of it, and a last weight, so that all weights sum to 1."""
+        if fresh == 0:
+            return 0.0, 0.0, 1 / kept
+        if kept == 0:
+            return 1 / fresh, 0.0, 0.0
+        arrived = sum(count for client, count in self.counts.items() if client not in self.last) / fresh
+        rest = 1 - self.smoothing
+        return self.smoothing / fresh, rest / fresh, rest * (1 - arrived) / kept
 
 
 def _zeros(like: Params) -> Params:
@@ -85,11 +89,12 @@ def _accumulate(total: Params, state: Params, weight: float) -> None:
             sums.add_(vector, alpha=weight)
 
 
-def _scaled_sum(one: Params, by_one: float, other: Params | None, by_other: float) -> Params:
-    if other is None:
-        return Params(*(vector * by_one for vector in _vectors(one)))
-    pairs = zip(_vectors(one), _vectors(other), strict=True)
-    return Params(*(a * by_one + b * by_other for a, b in pairs))
+def _combined(sums: Sequence[tuple[Params, float]]) -> Params:
+    first, *others = sums
+    total = Params(*(vector * first[1] for vector in _vectors(first[0])))
+    for other, factor in others:
+        _accumulate(total, other, factor)
+    return total
 
 
 def _as_state(mean: Params, like: Params) -> Params:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -49,7 +49,8 @@ class NameGroups:
         findings = self.identify(reports) or {}
         for client, finding in findings.items():
             known[client] = self._judged(known[client], finding)
-        level = self._confidence({client: known[client] for client in reports})
+        common = [c for c, finding in findings.items() if finding.group == "common" == known[c].group]
+        level = self._confidence([reports[client] for client in common])
         return {client: replace(verdict, threshold=level) for client, verdict in known.items()}
 
     def _judged(self, verdict: Verdict, finding: Finding) -> Verdict:
@@ -58,8 +59,7 @@ class NameGroups:
         innocent: Group = "common" if finding.group == "mislabeled" else finding.group
         return replace(verdict, suspicion=suspicion, group="mislabeled" if suspicion >= self.threshold else innocent)
 
-    def _confidence(self, diagnosis: Diagnosis) -> float:
-        """The mean over common clients of what they report, at least `least_confidence`."""
-        common = [verdict.report for verdict in diagnosis.values() if verdict.group == "common"]
-        given = [value for report in common if isinstance(value := report.get("confidence"), float)]
+    def _confidence(self, reports: Iterable[Report]) -> float:
+        """The mean of what common clients report in this round, at least `least_confidence`."""
+        given = [value for report in reports if isinstance(value := report.get("confidence"), float)]
         return max(fmean(given), self.least_confidence) if given else self.least_confidence

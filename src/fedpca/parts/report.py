@@ -59,7 +59,7 @@ class PerformanceAndCapacity:
             if self.confidence and len(agreeing):
                 report["confidence"] = confident_share(agreeing, share, self.confidence)
             if self.informativeness:
-                report["slope"], report["slope_error"] = label_slope(probs, site.y)
+                report |= label_slope(probs, site.y)
         return report
 
 
@@ -92,18 +92,18 @@ def confident_share(agreeing: Tensor, share: float, reading: str) -> float:
     return (level if reading == "quantile" else agreeing[agreeing >= level].mean()).item()
 
 
-def label_slope(probs: Tensor, labels: Tensor) -> tuple[float, float]:
-    """How far the labels follow the model's probabilities: the slope of one on the other, over all classes; its error.
+def label_slope(probs: Tensor, labels: Tensor) -> dict[str, float]:
+    """How far the labels follow the model's probabilities: `slope` of one on the other, all classes; `slope_error`.
 
     sum_c cov(p_c, [y = c]) / sum_c var(p_c): 1 if labels are drawn as the model says, more if it is less sure than it
     could be, 0 if they are unrelated. Replacing a share s of the labels by random ones multiplies it by 1 - s, however
-    sure the model is: only ratios of clients' slopes are used. (0, inf) if all images get the same probabilities.
+    sure the model is: only ratios of clients' slopes are used. Nothing if all images get the same probabilities.
     """
     away = probs - probs.mean(dim=0)  # (N, classes)
     hot = torch.zeros_like(probs).scatter_(1, labels.unsqueeze(1), 1.0)
     follows, spread = (away * (hot - hot.mean(dim=0))).sum(dim=1), away.square().sum(dim=1)  # (N,), (N,)
     total = spread.sum().item()
     if total < FLOOR:
-        return 0.0, float("inf")
+        return {}
     slope = follows.sum().item() / total
-    return slope, (follows - slope * spread).norm().item() / total
+    return {"slope": slope, "slope_error": (follows - slope * spread).norm().item() / total}

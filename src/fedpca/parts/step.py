@@ -27,9 +27,10 @@ def descend(net: Net, backward: Backward, optimizer: Optimizer) -> None:
 
 @dataclass(frozen=True)
 class GapGuided:
-    """GSAM (Zhuang et al. 2022): down the gradient at the worst nearby point, less a share of the plain one's rest.
+    """GSAM (Zhuang et al. 2022): down the gradient at the worst point nearby, and a little up what is across it.
 
-    With alpha = 0 it is SAM, with radius = 0 plain descent.
+    With g here and g' there the direction is g' - alpha (g - its projection on g'). With alpha = 0 it is SAM, with
+    radius = 0 plain descent.
     """
 
     radius: float = 0.05
@@ -38,8 +39,11 @@ class GapGuided:
     @torch.no_grad()
     def __call__(self, net: Net, backward: Backward, optimizer: Optimizer) -> None:
         """Two passes over the batch, one step."""
+        masks = torch.get_rng_state() if net.draws else None
         here, plain = net.weights.clone(), gradient(net, backward).clone()
         net.weights.add_(plain, alpha=self.radius / (plain.norm().item() + TINY))
+        if masks is not None:  # the second pass must drop the same units
+            torch.set_rng_state(masks)
         with _frozen_statistics(net):
             risen = gradient(net, backward)
         net.weights.copy_(here)  # copied, not subtracted: the weights come back to the bit

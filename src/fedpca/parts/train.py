@@ -64,5 +64,5 @@ class LocalTraining:
         """Rows of each step; a last batch of one is passed over, since batch norm cannot train on it."""
         for _ in range(self.epochs):
             for picks in torch.split(torch.randperm(count, generator=rng), self.batch):
-                if len(picks) > 1 or count == 1:
+                if len(picks) > 1:
                     yield picks

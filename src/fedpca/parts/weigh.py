@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import exp
+from math import exp, isfinite
 from statistics import median
 
 from fedpca.core import ClientId, Diagnosis, Update
@@ -45,10 +45,12 @@ class ByCapacity:
 
 
 def lifts(diagnosis: Diagnosis, q: float, depth: float) -> Mapping[ClientId, float]:
-    """exp(-q (S - median S)) of every client that reported a dispersion; the shift cancels in the weights."""
+    """exp(-q S) of every client that reported a dispersion, over the largest of them: that cancels in the weights."""
     given = {client: verdict.report.get("dispersion") for client, verdict in diagnosis.items()}
-    known = {client: value for client, value in given.items() if isinstance(value, float)}
+    known = {client: value for client, value in given.items() if isinstance(value, float) and isfinite(value)}
     if not known:
         return {}
-    middle = median(known.values())
-    return {client: exp(-q * max(value - middle, -depth)) for client, value in known.items()}
+    lowest = median(known.values()) - depth
+    floored = {client: max(value, lowest) for client, value in known.items()}
+    least = min(floored.values())
+    return {client: exp(-q * (value - least)) for client, value in floored.items()}

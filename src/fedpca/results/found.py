@@ -42,7 +42,7 @@ def identifications(runs: Sequence[Run]) -> list[Identification]:
         by_method: dict[str, list[Run]] = defaultdict(list)
         for run in members:
             if run.rounds[-1].get("identification"):
-                by_method[run.method].append(run)
+                by_method[run.label()].append(run)
         rows = tuple(_found(method, own) for method, own in by_method.items())
         if rows:
             tables.append(Identification(members[0].title(), tuple(members[0].about["mislabeled"]), rows))
@@ -63,16 +63,19 @@ def _found(method: str, runs: Sequence[Run]) -> Found:
 
 def as_rich(found: Identification) -> Table:
     """The table for a terminal."""
+    from rich.markup import escape
     from rich.table import Table
 
-    truth = ", ".join(found.mislabeled) or "nobody"
+    truth = escape(", ".join(found.mislabeled) or "nobody")
     table = Table(title=f"Found mislabeled (truly: {truth})", title_justify="left")
-    table.add_column("method")
-    for name in ("F1", "wrongly, common", "wrongly, rare"):
+    table.add_column("method", min_width=14, overflow="fold")
+    for name in ("F1", "wrongly common", "rare"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("clients in the last round (seeds, if not in all)")
+    table.add_column("clients in the last round (seeds, if not all)")
     for row in found.rows:
         accused = sorted(row.accused.items(), key=lambda item: (len(item[0]), item[0]))
-        names = ", ".join(c if n == row.seeds else f"{c} ({n})" for c, n in accused) or "nobody"
-        table.add_row(row.method, f"{row.f1:.2f}", f"{row.accused_common:.1f}", f"{row.accused_rare:.1f}", names)
+        names = escape(", ".join(c if n == row.seeds else f"{c} ({n})" for c, n in accused) or "nobody")
+        table.add_row(
+            escape(row.method), f"{row.f1:.2f}", f"{row.accused_common:.1f}", f"{row.accused_rare:.1f}", names
+        )
     return table

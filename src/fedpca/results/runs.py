@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedpca.catalogue import METHODS
 from fedpca.faults import RunError
 from fedpca.scenario import Experiment, read_experiment
 
@@ -40,6 +41,18 @@ class Run:
         """What must be equal for two runs to stand in one table: everything but method and seed."""
         return self.settings.model_copy(update={"methods": ("-",), "seeds": (0,), "method": {}}).model_dump_json()
 
+    def changed(self) -> dict[str, object]:
+        """The method's settings that differ from its defaults; nested ones with dotted names."""
+        entry = METHODS.get(self.method)
+        default = _leaves(entry.settings().model_dump(mode="json")) if entry else {}
+        given = _leaves(self.settings.method.get(self.method, {}))
+        return {key: value for key, value in given.items() if value != default.get(key)}
+
+    def label(self) -> str:
+        """The method's name, with its settings where they are not the defaults."""
+        changed = ", ".join(f"{key}={value}" for key, value in self.changed().items())
+        return f"{self.method} ({changed})" if changed else self.method
+
     def last(self, metric: str) -> dict[str, list[float]]:
         """The metric of each test group over the last tested rounds."""
         tested = [line["groups"] for line in self.rounds if line["groups"]]
@@ -66,21 +79,43 @@ def by_scenario(runs: Sequence[Run]) -> list[list[Run]]:
 
 
 def find_runs(folders: Iterable[Path]) -> list[Run]:
-    """Every run below these folders that has finished at least one round, in the order of their paths."""
-    paths = {found.parent for folder in folders for found in _existing(folder).rglob("settings.toml")}
-    runs = [run for path in sorted(paths) if (run := read_run(path)).rounds]
+    """Every run below these folders that has tested at least one round, in the order of their paths."""
+    paths = {found.parent for folder in folders for found in _existing(folder).rglob("rounds.jsonl")}
+    whole = [path for path in sorted(paths) if all((path / name).exists() for name in ("settings.toml", "about.json"))]
+    runs = [run for run in map(read_run, whole) if any(line["groups"] for line in run.rounds)]
     if not runs:
         listed = ", ".join(str(folder) for folder in folders)
-        raise RunError(f"no run with a finished round below {listed}; `fedpca run` makes them")
+        raise RunError(f"no run with a tested round below {listed}; `fedpca run` makes them")
+    return _once(runs)
+
+
+def _once(runs: list[Run]) -> list[Run]:
+    """The same runs, if none is there twice: it would count as another seed."""
+    seen: dict[str, Path] = {}
+    for run in runs:
+        key = run.settings.model_dump_json()
+        if key in seen:
+            raise RunError(f"{seen[key]} and {run.folder} hold the same run (settings and seed): name only one of them")
+        seen[key] = run.folder
     return runs
 
 
 def read_run(folder: Path) -> Run:
     """One run folder; a line that is still being written is passed over."""
-    about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-    lines = (folder / "rounds.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    rounds = [json.loads(line) for line in lines if line.endswith("\n")]
+    try:
+        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+        lines = (folder / "rounds.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        rounds = [json.loads(line) for line in lines if line.endswith("\n")]
+    except (OSError, ValueError) as error:
+        raise RunError(f"the run folder {folder} cannot be read: {error}") from None
     return Run(folder, read_experiment(folder / "settings.toml"), about, rounds)
+
+
+def _leaves(table: dict[str, Any], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in table.items():
+        flat |= _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
 
 
 def _existing(folder: Path) -> Path:

@@ -16,6 +16,8 @@ from fedpca.scores import Headline, Spread, fairness_robustness, headline, sprea
 if TYPE_CHECKING:
     from rich.table import Table
 
+HEADS = ("worst ACC", "average ACC", "STD", "worst AUC", "average AUC")
+
 
 @dataclass(frozen=True)
 class Row:
@@ -44,11 +46,10 @@ def tabulate(runs: Sequence[Run]) -> list[Results]:
 
 
 def _results(runs: Sequence[Run]) -> Results:
-    by_method: dict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        by_method[run.method].append(run)
-    order = [*METHODS, *sorted(by_method.keys() - METHODS.keys())]
-    rows = tuple(_row(name, by_method[name]) for name in order if name in by_method)
+    by_label: dict[str, list[Run]] = defaultdict(list)
+    for run in sorted(runs, key=lambda run: [*METHODS, run.method].index(run.method)):
+        by_label[run.label()].append(run)
+    rows = tuple(_row(label, members) for label, members in by_label.items())
     return Results(runs[0].title(), tuple(runs[0].last("acc")), rows)
 
 
@@ -77,19 +78,24 @@ def _pooled(runs: Sequence[Run], metric: str) -> Headline:
     return headline(pooled)
 
 
-def as_rich(results: Results) -> Table:
-    """The table for a terminal, best values in bold."""
+def as_rich(results: Results, width: int = 140) -> Table:
+    """The table for a terminal of so many columns, best values in bold; a narrow one gets fewer figures."""
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=results.title, title_justify="left", caption=_caption(results), caption_justify="left")
-    table.add_column("method")
-    for name in ("worst ACC", "average ACC", "STD", "worst AUC", "average AUC", "w_r(1-w_m)", "seeds"):
+    shown = range(5) if width >= 120 else (0, 1, 3)
+    table = Table(title=escape(results.title), title_justify="left", caption=_caption(results), caption_justify="left")
+    table.add_column("method", min_width=14, overflow="fold")
+    for i in shown:
+        table.add_column(HEADS[i], justify="right", no_wrap=True)
+    for name in ("w_r(1-w_m)", "seeds") if width >= 120 else ("seeds",):
         table.add_column(name, justify="right", no_wrap=True)
     best = _best(results.rows)
     for row in results.rows:
-        cells = [_bold(_pair(value), value.mean == top) for value, top in zip(_columns(row), best, strict=True)]
-        weight = "-" if row.weight is None else f"{row.weight:.4f}"
-        table.add_row(row.method, *cells, weight, f"{row.seeds}" + ("*" if row.unfinished else ""))
+        values = _columns(row)
+        cells = [_bold(_pair(values[i]), values[i].mean == best[i]) for i in shown]
+        weight = ["-" if row.weight is None else f"{row.weight:.4f}"] if width >= 120 else []
+        table.add_row(escape(row.method), *cells, *weight, f"{row.seeds}" + ("*" if row.unfinished else ""))
     return table
 
 
