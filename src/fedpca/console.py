@@ -28,30 +28,36 @@ def run_all(
     from fedpca import experiment as engine
     from fedpca.results.runs import find_runs
 
-    todo = engine.cells(experiment, out)
-    for cell in todo:
+    cells = engine.cells(experiment, out)
+    for cell in cells:
         engine.check_folder(cell, resume)
-    everything, todo = todo, [cell for cell in todo if not engine.is_done(cell)]
-    if len(todo) < len(everything):
-        err.print(
-            f"{len(everything) - len(todo)} of {len(everything)} runs were finished before, in {out}", markup=False
-        )
-    if todo:
-        with _decoding() as progress:
-            dataset, federation = engine.prepare(experiment, data_dir, progress)
-        if dataset.skipped:
-            first, rest = dataset.skipped[0], len(dataset.skipped) - 1
-            err.print(f"skipped an unreadable image: {first}" + (f" (and {rest} more)" if rest else ""), markup=False)
-        count = workers or engine.default_workers(experiment, federation)
-        try:
-            with _Progress(todo) as watch:
-                for cell in todo:
-                    engine.run_cell(cell, dataset, federation, count, watch)
-        except KeyboardInterrupt:
-            err.print(f"stopped; {again} goes on from the last checkpoint in {out}", markup=False)
-            raise typer.Exit(130) from None
+    todo = [cell for cell in cells if not engine.is_done(cell)]
+    if finished := len(cells) - len(todo):
+        err.print(f"{finished} of {len(cells)} runs were finished before, in {out}", markup=False)
+    try:
+        _play(experiment, todo, workers, data_dir)
+    except KeyboardInterrupt:
+        err.print(f"stopped; {again} goes on from the last checkpoint in {out}", markup=False)
+        raise typer.Exit(130) from None
     show(find_runs([out]))
     err.print(f"files: {out}", markup=False)
+
+
+def _play(experiment: Experiment, todo: Sequence[Cell], workers: int | None, data_dir: Path | None) -> None:
+    """Prepares the data and runs the cells one after another."""
+    from fedpca import experiment as engine
+
+    if not todo:
+        return
+    with _decoding() as progress:
+        dataset, federation = engine.prepare(experiment, data_dir, progress)
+    if dataset.skipped:
+        first, rest = dataset.skipped[0], len(dataset.skipped) - 1
+        err.print(f"skipped an unreadable image: {first}" + (f" (and {rest} more)" if rest else ""), markup=False)
+    count = workers or engine.default_workers(experiment, federation)
+    with _Progress(todo) as watch:
+        for cell in todo:
+            engine.run_cell(cell, dataset, federation, count, watch)
 
 
 def show(runs: Sequence[Run]) -> None:

@@ -23,7 +23,7 @@ from fedpca.methods import METHODS
 from fedpca.models import build
 from fedpca.params import layout_of, params_of
 from fedpca.record import Line
-from fedpca.scenario import Experiment, read_experiment, write_experiment
+from fedpca.scenario import Experiment, leaves, read_experiment, write_experiment
 from fedpca.scores import fairness_robustness, headline
 from fedpca.simulate import InProcess, Workers
 
@@ -209,14 +209,7 @@ def _number(value: object) -> float | None:
 
 def _differences(stored: Experiment, wanted: Experiment) -> Iterator[str]:
     """Each changed key with both values, old first."""
-    old, new = _leaves(stored.model_dump(mode="json")), _leaves(wanted.model_dump(mode="json"))
+    old, new = leaves(stored.model_dump(mode="json")), leaves(wanted.model_dump(mode="json"))
     for key in old.keys() | new.keys():
         if old.get(key) != new.get(key):
             yield f"{key} was {old.get(key)!r}, is now {new.get(key)!r}"
-
-
-def _leaves(table: dict[str, object], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in table.items():
-        flat |= _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat

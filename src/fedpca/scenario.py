@@ -200,6 +200,14 @@ def write_experiment(experiment: Experiment) -> str:
     return tomli_w.dumps(experiment.model_dump(mode="json", exclude_none=True))
 
 
+def leaves(table: Mapping[str, object], prefix: str = "") -> Table:
+    """The values of nested tables under dotted keys."""
+    flat: Table = {}
+    for key, value in table.items():
+        flat |= leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
 def _apply(change: str, table: Table) -> None:
     """Sets one `a.b=c` in place; c is read as TOML and, failing that, as a plain string."""
     key, equals, text = change.partition("=")

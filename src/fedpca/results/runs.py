@@ -10,7 +10,7 @@ from typing import Any
 
 from fedpca.catalogue import METHODS
 from fedpca.faults import RunError
-from fedpca.scenario import Experiment, read_experiment
+from fedpca.scenario import Experiment, leaves, read_experiment
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Run:
     def changed(self) -> dict[str, object]:
         """The method's settings that differ from its defaults; nested ones with dotted names."""
         entry = METHODS.get(self.method)
-        default = _leaves(entry.settings().model_dump(mode="json")) if entry else {}
-        given = _leaves(self.settings.method.get(self.method, {}))
+        default = leaves(entry.settings().model_dump(mode="json")) if entry else {}
+        given = leaves(self.settings.method.get(self.method, {}))
         return {key: value for key, value in given.items() if value != default.get(key)}
 
     def label(self) -> str:
@@ -109,13 +109,6 @@ def read_run(folder: Path) -> Run:
     except (OSError, ValueError) as error:
         raise RunError(f"the run folder {folder} cannot be read: {error}") from None
     return Run(folder, read_experiment(folder / "settings.toml"), about, rounds)
-
-
-def _leaves(table: dict[str, Any], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in table.items():
-        flat |= _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _existing(folder: Path) -> Path:
