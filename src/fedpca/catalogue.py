@@ -16,8 +16,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class FedAvgSettings(Settings):
-    """FedAvg takes no settings."""
+class NoSettings(Settings):
+    """Nothing to set."""
 
 
 class MixtureSettings(Settings):
@@ -96,6 +96,42 @@ class HighConfidenceAutoSettings(HighConfidenceSettings):
     identify: Literal["mixture", "auto"] = "auto"
 
 
+class QFedAvgSettings(Settings):
+    """q-FedAvg, simplified."""
+
+    q: NonNegative = 1.0  # strength of fairness; the paper searches .1, .25, .5, 1, 2, 5
+    by_size: bool = True  # False: weights l^q without N, as the authors' other code has it
+
+
+class QFFLSettings(Settings):
+    """The original q-FFL."""
+
+    q: NonNegative = 1.0
+
+
+class FedISMSettings(Settings):
+    """FedISM."""
+
+    q: NonNegative = 2.0  # strength of fairness; its README's command
+    smoothing: Annotated[float, Field(gt=0, le=1)] = 0.5  # share of the new weights
+    sharpness: SharpnessSettings = SharpnessSettings()
+
+
+class RFASettings(Settings):
+    """The geometric median."""
+
+    steps: Annotated[int, Field(ge=0)] = 4
+    least_distance: Positive = 1e-5
+    tolerance: NonNegative = 1e-6
+
+
+class HNobsSettings(Settings):
+    """H-nobs."""
+
+    q: NonNegative = 1.0
+    screened: Annotated[int, Field(ge=0)] | None = None  # updates left out; noise.clients x data.clients if not given
+
+
 Category = Literal["baseline", "fair", "robust", "fair + robust", "ours"]
 
 
@@ -111,7 +147,37 @@ METHODS: dict[str, Entry] = {
     "fedavg": Entry(
         summary="size-weighted mean of the clients' models (McMahan et al. 2017)",
         category="baseline",
-        settings=FedAvgSettings,
+        settings=NoSettings,
+    ),
+    "qfedavg": Entry(
+        summary="weights N loss^q: q-FedAvg as the paper simplifies it (after Li et al. 2020)",
+        category="fair",
+        settings=QFedAvgSettings,
+    ),
+    "qffl": Entry(
+        summary="the original q-FFL with its dynamic step (Li et al. 2020)",
+        category="fair",
+        settings=QFFLSettings,
+    ),
+    "fedism": Entry(
+        summary="weights grow with the sharpness of each client's loss, GSAM locally (Wu et al. 2024)",
+        category="fair",
+        settings=FedISMSettings,
+    ),
+    "median": Entry(
+        summary="coordinate-wise median (Yin et al. 2018)",
+        category="robust",
+        settings=NoSettings,
+    ),
+    "rfa": Entry(
+        summary="geometric median by smoothed Weiszfeld steps (Pillutla et al. 2022)",
+        category="robust",
+        settings=RFASettings,
+    ),
+    "hnobs": Entry(
+        summary="screens out the longest updates, as many as there are mislabeled clients (an oracle), then q-FedAvg",
+        category="fair + robust",
+        settings=HNobsSettings,
     ),
     "fedpca-d": Entry(
         summary="performance-capacity analysis; mislabeled clients are dropped (Wu et al. 2025)",

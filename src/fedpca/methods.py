@@ -6,19 +6,33 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from fedpca.catalogue import DropSettings, FedPCASettings, HighConfidenceSettings, Settings, WithoutFairnessSettings
+from fedpca.catalogue import (
+    DropSettings,
+    FedISMSettings,
+    FedPCASettings,
+    HighConfidenceSettings,
+    HNobsSettings,
+    QFedAvgSettings,
+    QFFLSettings,
+    RFASettings,
+    Settings,
+    WithoutFairnessSettings,
+)
 from fedpca.core import Diagnose, Method, Recipe, ReportPart, Select, Stage
+from fedpca.faults import UserError
 from fedpca.parts.aggregate import WeightedMean
 from fedpca.parts.augment import CropFlip, unchanged
 from fedpca.parts.cohort import Sampled, everyone
 from fedpca.parts.diagnose import InTurn, NameGroups, remember
 from fedpca.parts.identify import Identify, ThreeGroups, WrongShares
 from fedpca.parts.loss import LogitAdjusted, cross_entropy
-from fedpca.parts.report import Joined, PerformanceAndCapacity
+from fedpca.parts.report import Joined, PerformanceAndCapacity, Sharpness, mean_loss
+from fedpca.parts.robust import GeometricMedian, coordinate_median
+from fedpca.parts.screened import DynamicStep, WithoutLongest
 from fedpca.parts.select import ConfidentOfTheMislabeled, NothingOfTheMislabeled, everything
 from fedpca.parts.step import GapGuided
 from fedpca.parts.train import Descent, LocalTraining
-from fedpca.parts.weigh import ByCapacity, ByReliabilityAndCapacity, Weigh, by_size
+from fedpca.parts.weigh import ByCapacity, ByLoss, ByReliabilityAndCapacity, BySharpness, Weigh, by_size
 from fedpca.scenario import Experiment
 
 Chosen = TypeVar("Chosen", bound=Settings)
@@ -56,6 +70,53 @@ def single(name: str, recipe: Recipe) -> Method:
 def fedavg(experiment: Experiment) -> Method:
     """McMahan et al. 2017: clients train on all they have, the server averages by size."""
     return single("fedavg", base(experiment))
+
+
+def qfedavg(experiment: Experiment) -> Method:
+    """Li et al. 2020 as the FedPCA paper simplifies it: FedAvg with weights that grow with the client's loss."""
+    settings = _settings(experiment, "qfedavg", QFedAvgSettings)
+    weigh = ByLoss(settings.q, settings.by_size)
+    return single("qfedavg", replace(base(experiment), report=mean_loss, aggregate=WeightedMean(weigh)))
+
+
+def qffl(experiment: Experiment) -> Method:
+    """Li et al. 2020: the fair objective's gradient over an estimate of its Lipschitz constant."""
+    rule = DynamicStep(_settings(experiment, "qffl", QFFLSettings).q, experiment.training.lr)
+    return single("qffl", replace(base(experiment), report=mean_loss, aggregate=rule))
+
+
+def fedism(experiment: Experiment) -> Method:
+    """Wu et al. 2024: sharpness-aware training, and weights that even out sharpness."""
+    settings = _settings(experiment, "fedism", FedISMSettings)
+    recipe = replace(
+        base(experiment),
+        report=Sharpness(settings.sharpness.radius),
+        train=replace(training(experiment), step=GapGuided(settings.sharpness.radius, settings.sharpness.alpha)),
+        aggregate=WeightedMean(BySharpness(settings.q), settings.smoothing),
+    )
+    return single("fedism", recipe)
+
+
+def median(experiment: Experiment) -> Method:
+    """Yin et al. 2018: the coordinate-wise median in place of the mean."""
+    return single("median", replace(base(experiment), aggregate=coordinate_median))
+
+
+def rfa(experiment: Experiment) -> Method:
+    """Pillutla et al. 2022: the geometric median in place of the mean."""
+    rule = GeometricMedian(**_settings(experiment, "rfa", RFASettings).model_dump())
+    return single("rfa", replace(base(experiment), aggregate=rule))
+
+
+def hnobs(experiment: Experiment) -> Method:
+    """Norm-based screening, then q-FedAvg; the experiment tells it how many clients are mislabeled, not which."""
+    settings = _settings(experiment, "hnobs", HNobsSettings)
+    clients = experiment.data.clients or len(experiment.data.sizes or ())
+    if settings.screened is None and not clients:
+        raise UserError("hnobs: the settings do not say how many clients there are; set method.hnobs.screened")
+    count = int(experiment.noise.clients * clients + 0.5 + 1e-9) if settings.screened is None else settings.screened
+    rule = WithoutLongest(count, WeightedMean(ByLoss(settings.q)))
+    return single("hnobs", replace(base(experiment), report=mean_loss, aggregate=rule))
 
 
 def fedpca(
@@ -157,6 +218,12 @@ def _fedavg_without_the_mislabeled(experiment: Experiment) -> Method:
 
 METHODS: dict[str, Callable[[Experiment], Method]] = {
     "fedavg": fedavg,
+    "qfedavg": qfedavg,
+    "qffl": qffl,
+    "fedism": fedism,
+    "median": median,
+    "rfa": rfa,
+    "hnobs": hnobs,
     "fedpca-d": _drop("fedpca-d"),
     "fedpca-hs": _high_confidence("fedpca-hs"),
     "fedpca-d-auto": _drop("fedpca-d-auto"),

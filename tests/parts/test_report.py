@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fedpca.core import Order, Site, Verdict
 from fedpca.models import build
 from fedpca.parts.augment import unchanged
-from fedpca.parts.report import FLOOR, PerformanceAndCapacity, confident_share, dispersion, label_slope
+from fedpca.parts.report import FLOOR, PerformanceAndCapacity, Sharpness, confident_share, dispersion, label_slope
 
 SQUARE = torch.tensor([[0.0, 0], [2, 0], [0, 4], [2, 4]])
 PAIRS = torch.tensor([0, 0, 1, 1])
@@ -160,3 +160,18 @@ def test_less_sure_than_it_could_be_is_a_slope_above_one():
 
 def test_equal_probabilities_for_all_tell_nothing():
     assert label_slope(torch.full((10, 5), 0.2, dtype=torch.float64), torch.arange(10) % 5) == {}
+
+
+def test_sharpness_is_the_rise_along_the_gradient():
+    site = site_of()
+    weights = site.net.weights.detach().clone()
+    with torch.no_grad():
+        rise = Sharpness(0.05)(site)["sharpness"]
+    assert torch.equal(site.net.weights, weights), "the model is as it was"
+    plain = site_of().net
+    loss = torch.nn.functional.cross_entropy(plain(site.x), site.y)
+    loss.backward()
+    with torch.no_grad():
+        plain.weights.add_(plain.weights.grad, alpha=0.05 / plain.weights.grad.norm().item())
+        risen = torch.nn.functional.cross_entropy(plain(site.x), site.y)
+    assert rise == pytest.approx((risen - loss).item(), rel=1e-3)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedpca.core import Params, Update, Verdict
 from fedpca.parts.aggregate import WeightedMean
-from fedpca.parts.weigh import ByCapacity, ByReliabilityAndCapacity, by_size
+from fedpca.parts.weigh import ByCapacity, ByLoss, ByReliabilityAndCapacity, BySharpness, by_size
 
 TWELVE = [6.50, 6.52, 6.48, 6.51, 6.49, 6.53, 6.00, 5.98, 6.02, 6.42, 6.40, 6.44]
 
@@ -142,3 +142,43 @@ def test_without_dispersions_size_decides():
     for client, size in (("a", 10), ("b", 30)):
         fold.add(client, Update(state(1), size))
     assert fold.finish()[1] == {"a": 0.25, "b": 0.75}
+
+
+def by_report(rule: WeightedMean, key: str, values, sizes=None, last=None) -> list[float]:
+    """The weights when clients report these values of one number."""
+    sizes, last = sizes or [1] * len(values), last or [None] * len(values)
+    diagnosis = {str(i): Verdict(report={key: float(v)}, weight=last[i]) for i, v in enumerate(values)}
+    fold = rule(state(-1), diagnosis)
+    for i, size in enumerate(sizes):
+        fold.add(str(i), Update(state(i), size))
+    return list(fold.finish()[1].values())
+
+
+def test_the_specifications_loss_weights():
+    def weights(q: float, sizes=None, by_size: bool = True) -> list[float]:
+        return by_report(WeightedMean(ByLoss(q, by_size)), "loss", [0.5, 1, 2], sizes)
+
+    assert weights(1) == pytest.approx([1 / 7, 2 / 7, 4 / 7])
+    assert weights(2) == pytest.approx([0.047619, 0.190476, 0.761905], abs=1e-6)
+    assert weights(0, [2, 1, 1]) == pytest.approx([0.5, 0.25, 0.25])
+    assert weights(1, [2, 1, 1]) == pytest.approx([0.25, 0.25, 0.5])
+    assert weights(2, [2, 1, 1]) == pytest.approx([0.090909, 0.181818, 0.727273], abs=1e-6)
+    assert weights(1, [2, 1, 1], by_size=False) == pytest.approx([1 / 7, 2 / 7, 4 / 7])
+    assert weights(500) == pytest.approx([0, 0, 1])
+
+
+def test_loss_weights_ignore_the_scale_of_losses():
+    one, ten = (by_report(WeightedMean(ByLoss(1.7)), "loss", [c * 0.3, c * 1.1, c * 0.7]) for c in (1, 10))
+    assert one == pytest.approx(ten)
+
+
+def test_the_specifications_sharpness_weights():
+    def weights(q: float, values, **options: object) -> list[float]:
+        return by_report(WeightedMean(BySharpness(q), **options), "sharpness", values)
+
+    assert weights(2, [0.01, 0.02, 0.07]) == pytest.approx([0.018519, 0.074074, 0.907407], abs=1e-6)
+    smoothed = by_report(WeightedMean(BySharpness(2), 0.5), "sharpness", [0.01, 0.02, 0.07], last=[1 / 3] * 3)
+    assert smoothed == pytest.approx([0.175926, 0.203704, 0.620370], abs=1e-6)
+    assert weights(1, [0.01, -0.02, 0.03]) == pytest.approx([0.25, 0, 0.75], abs=1e-6)
+    assert weights(0, [0.01, 0.02, 0.07]) == pytest.approx([1 / 3] * 3)
+    assert by_report(WeightedMean(BySharpness(1)), "sharpness", [0.2, 0.2], [1, 9]) == pytest.approx([0.5, 0.5])

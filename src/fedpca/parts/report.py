@@ -25,6 +25,37 @@ def mean_loss(site: Site) -> Report:
 
 
 @dataclass(frozen=True)
+class Sharpness:
+    """`sharpness`: how much the mean loss rises at the worst point within `radius` of the weights, to first order."""
+
+    radius: float = 0.05
+
+    def __call__(self, site: Site) -> Report:
+        """The rise, at least 1e-10; the model is left as it was."""
+        net = site.net
+        assert net.weights.grad is not None
+        net.weights.grad.zero_()
+        with torch.enable_grad():
+            before = _summed_loss(site, backward=True)
+        here = net.weights.detach().clone()
+        slope = net.weights.grad
+        net.weights.data.add_(slope, alpha=self.radius / (slope.norm().item() + 1e-12))
+        after = _summed_loss(site)
+        net.weights.data.copy_(here)
+        return {"sharpness": max((after - before) / len(site.y), 1e-10)}
+
+
+def _summed_loss(site: Site, backward: bool = False) -> float:
+    total = 0.0
+    for rows in torch.split(torch.arange(len(site.y)), BATCH):
+        loss = cross_entropy(site.net(site.x[rows]), site.y[rows], reduction="sum")
+        if backward:
+            loss.backward()  # type: ignore[no-untyped-call]
+        total += loss.item()
+    return total
+
+
+@dataclass(frozen=True)
 class Joined:
     """The numbers of several reports in one."""
 

@@ -1,0 +1,124 @@
+"""Rules that need all updates at once: they keep them, and work on one stretch of the vectors at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedpca.core import ClientId, Diagnosis, Params, Update, Weights
+
+BLOCK = 1 << 18  # entries of each client's vector at a time
+
+
+class _Kept:
+    """The updates of those who trained, as they come."""
+
+    def __init__(self, start: Params) -> None:
+        self.start = start
+        self.states: dict[ClientId, Params] = {}
+        self.sizes: dict[ClientId, int] = {}
+
+    def add(self, client: ClientId, update: Update) -> None:
+        """Keeps a state."""
+        if update.params is not None:
+            self.states[client] = update.params
+            self.sizes[client] = update.size
+
+    def blocks(self, vector: str) -> Iterator[tuple[slice, Tensor]]:
+        """Stretches of one of the three vectors, all clients' beside each other (K, n)."""
+        vectors = [getattr(state, vector) for state in self.states.values()]
+        for begin in range(0, len(vectors[0]), BLOCK):
+            place = slice(begin, begin + BLOCK)
+            yield place, torch.stack([v[place] for v in vectors])
+
+
+def coordinate_median(start: Params, diagnosis: Diagnosis) -> MedianFold:
+    """Per entry the median of the clients' states, sizes ignored (Yin et al. 2018)."""
+    return MedianFold(start)
+
+
+class MedianFold(_Kept):
+    """States waiting for their median."""
+
+    def finish(self) -> tuple[Params, Weights | None]:
+        """The median: the mean of the two middle values for an even number, the lower of them for counters."""
+        if not self.states:
+            return self.start, None
+        return Params(*(self._median(name) for name in ("weights", "buffers", "counters"))), None
+
+    def _median(self, vector: str) -> Tensor:
+        result = torch.empty_like(getattr(self.start, vector))
+        low, high = (len(self.states) - 1) // 2, len(self.states) // 2
+        for place, rows in self.blocks(vector):
+            ranked = rows.sort(dim=0).values
+            result[place] = (ranked[low] + ranked[high]) / 2 if rows.is_floating_point() else ranked[low]
+        return result
+
+
+@dataclass(frozen=True)
+class GeometricMedian:
+    """The point of least summed distance to the clients' weights, by size, by smoothed Weiszfeld steps (RFA)."""
+
+    steps: int = 4
+    least_distance: float = 1e-5
+    tolerance: float = 1e-6  # relative change of the summed distance at which the steps end
+
+    def __call__(self, start: Params, diagnosis: Diagnosis) -> GeometricFold:
+        """An empty collection."""
+        return GeometricFold(start, self)
+
+
+class GeometricFold(_Kept):
+    """States waiting for their geometric median."""
+
+    def __init__(self, start: Params, rule: GeometricMedian) -> None:
+        super().__init__(start)
+        self.rule = rule
+
+    def finish(self) -> tuple[Params, Weights | None]:
+        """The median; it is a mean of the states, and buffers and counters are averaged with the same weights."""
+        if not self.states:
+            return self.start, None
+        betas = geometric_weights(self._gram(), torch.tensor(list(self.sizes.values())).double(), self.rule)
+        mean = {name: self._mean(name, betas) for name in ("weights", "buffers", "counters")}
+        counters = (mean["counters"] + 1e-9).floor().to(self.start.counters.dtype)
+        return Params(
+            mean["weights"].to(self.start.weights.dtype), mean["buffers"].to(self.start.buffers.dtype), counters
+        ), None
+
+    def _gram(self) -> Tensor:
+        """Inner products (K, K) of the clients' steps; from the start, so that near-equal models keep their digits."""
+        gram = torch.zeros(len(self.states), len(self.states), dtype=torch.float64)
+        for place, rows in self.blocks("weights"):
+            steps = (rows - self.start.weights[place]).double()
+            gram += steps @ steps.T
+        return gram
+
+    def _mean(self, vector: str, betas: Tensor) -> Tensor:
+        result = torch.empty(len(getattr(self.start, vector)), dtype=torch.float64)
+        for place, rows in self.blocks(vector):
+            result[place] = betas @ rows.double()
+        return result
+
+
+def geometric_weights(gram: Tensor, sizes: Tensor, rule: GeometricMedian) -> Tensor:
+    """The weights (K,) of the points whose mean is their geometric median; all distances follow from inner products."""
+    alphas = sizes / sizes.sum()
+    betas, before = alphas, float("inf")
+    for _ in range(rule.steps):
+        distances = _distances(gram, betas)
+        total = float(alphas @ distances)
+        if abs(before - total) < rule.tolerance * total:
+            break
+        betas, before = alphas / distances.clamp_min(rule.least_distance), total
+        betas = betas / betas.sum()
+    return betas
+
+
+def _distances(gram: Tensor, betas: Tensor) -> Tensor:
+    """|x_k - sum_j betas_j x_j| for every k."""
+    along = gram @ betas
+    return (gram.diagonal() - 2 * along + betas @ along).clamp_min(0).sqrt()
