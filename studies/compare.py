@@ -116,10 +116,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recordings", type=Path)
     parser.add_argument("--misses", help="list the federations that this rule gets wrong")
+    parser.add_argument("--only", default="", help="compare only the rules whose names contain this")
     options = parser.parse_args()
     recordings = [json.loads(path.read_text()) for path in sorted(options.recordings.glob("*.json"))]
     print(f"{len(recordings)} federations")
     for name, (rule, threshold) in RULES.items():
+        if options.only not in name:
+            continue
         figures: dict[str, list[float]] = defaultdict(list)
         for recording in recordings:
             found = judged(rule, threshold, recording)

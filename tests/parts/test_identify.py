@@ -193,6 +193,10 @@ def test_more_loss_with_more_dispersion_is_not_rare():
     assert rare_among(plane) == set()
 
 
+def test_a_few_rare_clients_with_larger_slopes_do_not_make_the_common_ones_suspect():
+    assert accused(WrongShares()(slopes([1.6] * 4 + [1.15] * 8 + [0.55] * 8))) == set(range(12, 20))
+
+
 def test_the_reference_is_that_of_informative_labels():
     assert reference([1.0, 1.1, 0.9, 0.4, 0.3], 0.25) == pytest.approx(1.0)
     assert reference([], 0.25) is None
