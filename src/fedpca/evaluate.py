@@ -13,7 +13,7 @@ from fedpca.data.federation import Truth
 from fedpca.params import load
 from fedpca.simulate import Workers
 
-BATCH = 500  # test images per pass
+BATCH = 128  # test images per pass, as in reports
 
 Metrics = dict[str, float]
 Floats = NDArray[np.float64]

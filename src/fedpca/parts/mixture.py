@@ -86,7 +86,8 @@ def _maximise(points: Floats, resp: Floats, covariance: Covariance, ridge: float
     sizes = resp.sum(axis=1) + 10 * np.finfo(np.float64).eps  # (S, G)
     means = np.einsum("skg,kd->sgd", resp, points) / sizes[..., None]
     away = points[None, None] - means[:, :, None]  # (S, G, K, D)
-    covs = np.einsum("skg,sgki,sgkj->sgij", resp, away, away) / sizes[..., None, None]
+    weighted = resp.transpose(0, 2, 1)[..., None] * away
+    covs = weighted.transpose(0, 1, 3, 2) @ away / sizes[..., None, None]
     dim = points.shape[1]
     if covariance == "tied":
         covs = np.broadcast_to(np.einsum("sg,sgij->sij", sizes / len(points), covs)[:, None], covs.shape)
@@ -102,7 +103,7 @@ def _log_density(points: Floats, means: Floats, covariances: Floats) -> Floats:
     """Log densities (S, K, G)."""
     away = points[None, None] - means[:, :, None]  # (S, G, K, D)
     precision = np.linalg.inv(covariances)
-    mahalanobis = np.einsum("sgki,sgij,sgkj->skg", away, precision, away)
+    mahalanobis = ((away @ precision) * away).sum(axis=3).transpose(0, 2, 1)
     log_det = np.linalg.slogdet(covariances)[1][:, None, :]
     density: Floats = -0.5 * (points.shape[1] * np.log(2 * np.pi) + log_det + mahalanobis)
     return density
