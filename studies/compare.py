@@ -91,6 +91,7 @@ RULES: dict[str, tuple[Callable[..., Findings | None], float]] = {  # and the th
     "slope, share 0.15": (WrongShares(0.15, 0.0), 0.15),
     "slope, share 0.2": (WrongShares(0.2, 0.0), 0.2),
     "slope, share 0.25 (auto)": (WrongShares(0.25, 0.0), 0.25),
+    "auto as shipped, with certainty": (WrongShares(), 0.25),
     "slope, share 0.3": (WrongShares(0.3, 0.0), 0.3),
 }
 

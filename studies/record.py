@@ -54,6 +54,13 @@ def outside() -> Iterator[dict[str, object]]:
         yield {"clients": 50, "split": "iid", "rare": rare, "rho": rho, "eta": eta, "seed": 0, "cifar": True}
 
 
+def fresh() -> Iterator[dict[str, object]]:
+    """Federations under seeds that no decision was made on, each of its own."""
+    noises = ((0.0, 0.0), (0.2, 0.5), (0.6, 0.8), (0.4, 0.3))
+    for number, (clients, (rho, eta), split, rare) in enumerate(product((10, 20), noises, SPLITS, (0.0, 0.2))):
+        yield {"clients": clients, "split": split, "rare": rare, "rho": rho, "eta": eta, "seed": 100 + number}
+
+
 def settings(spec: Mapping[str, object]) -> Experiment:
     """The experiment of one federation."""
     dataset, model, images, sigma, lr = CIFAR if spec.get("cifar") else DATA[int(str(spec["clients"]))]
@@ -129,8 +136,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--fresh", action="store_true", help="32 federations that were held out")
     options = parser.parse_args()
-    specs = [*grid(), *outside()]
+    specs = list(fresh()) if options.fresh else [*grid(), *outside()]
     with ProcessPoolExecutor(options.jobs) as pool:
         for done, name in enumerate(pool.map(record, specs, [options.out] * len(specs)), start=1):
             print(f"{done}/{len(specs)} {name}", flush=True)
