@@ -7,7 +7,7 @@ from dataclasses import replace
 from benchmarks.workers import shards_of, times_of
 from fedpca.core import Method, Recipe, Server, Stage
 from fedpca.loop import play_round
-from fedpca.methods import METHODS, base
+from fedpca.methods import base, compose
 from fedpca.models import build
 from fedpca.params import params_of
 from fedpca.parts.step import descend
@@ -29,8 +29,8 @@ def measure() -> dict[str, dict[str, float]]:
 def _ratios(model: str, shape: tuple[int, int, int], clients: int, images: int) -> dict[str, float]:
     experiment = check_experiment({"model": {"name": model}, "data": {"clients": clients}}, "benchmark")
     plain = base(experiment)
-    full = METHODS["fedpca-hs"](experiment).stages[-1].recipe
-    auto = METHODS["fedpca-hs-auto"](experiment).stages[-1].recipe
+    full = compose("fedpca-hs", experiment).stages[-1].recipe
+    auto = compose("fedpca-hs-auto", experiment).stages[-1].recipe
     without_sharpness = replace(full, train=replace(full.train, step=descend))  # type: ignore[type-var]
     recipes = {
         "fedavg": plain,

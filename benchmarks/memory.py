@@ -10,7 +10,7 @@ import sys
 import torch
 from fedpca.core import Server, Shard
 from fedpca.loop import play
-from fedpca.methods import METHODS
+from fedpca.methods import compose
 from fedpca.models import build
 from fedpca.params import params_of
 from fedpca.scenario import check_experiment
@@ -26,7 +26,7 @@ shards = {
     for i in range(clients)
 }
 workers = Workers([build("cnn-small", (1, 8, 8), 10, 0) for _ in range(2)])
-method = METHODS["fedavg"](check_experiment({}, "memory"))
+method = compose("fedavg", check_experiment({}, "memory"))
 *_, server = play(method, InProcess(method, shards, workers, 0), Server(params_of(workers.nets[0])), 3)
 workers.close()
 # of this process image alone: getrusage would still count the parent that it was forked from

@@ -13,7 +13,7 @@ import torch
 from fedpca.chance import stream
 from fedpca.core import ClientId, Net, Order, Params, Server, Shard, Site, Update, Verdict
 from fedpca.loop import answer_train, play_round
-from fedpca.methods import METHODS
+from fedpca.methods import compose
 from fedpca.models import build
 from fedpca.params import load, params_of
 from fedpca.scenario import Experiment, check_experiment
@@ -75,7 +75,7 @@ def shards_of(shape: tuple[int, int, int], clients: int, images: int) -> dict[Cl
 
 
 def _round(experiment: Experiment, shards: Mapping[ClientId, Shard], workers: Workers, start: Params) -> Server:
-    method = METHODS["fedavg"](experiment)
+    method = compose("fedavg", experiment)
     return play_round(method.recipe(1), InProcess(method, shards, workers, seed=0), Server(start), rounds=1)
 
 
@@ -87,7 +87,7 @@ def _processes(experiment: Experiment, model: str, shape: tuple[int, int, int], 
 
     def begin() -> None:
         torch.set_num_threads(1)
-        _here.update(net=build(model, shape, 10, 0), shards=shards, recipe=METHODS["fedavg"](experiment).recipe(1))
+        _here.update(net=build(model, shape, 10, 0), shards=shards, recipe=compose("fedavg", experiment).recipe(1))
 
     return ProcessPoolExecutor(2, multiprocessing.get_context("fork"), begin)
 

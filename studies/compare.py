@@ -15,7 +15,7 @@ from statistics import fmean
 
 import numpy as np
 
-from fedpca.core import ClientId, Diagnosis, Report
+from fedpca.core import ClientId, Diagnosis, Report, When
 from fedpca.data.federation import Truth
 from fedpca.evaluate import identification
 from fedpca.parts.diagnose import NameGroups
@@ -105,7 +105,7 @@ def judged(
     diagnosis: Diagnosis = {}
     for reports in recording["rounds"][WARMUP:]:  # type: ignore[index]
         told = {c: {"slope_error": 0.0, **report} for c, report in reports.items()}
-        diagnosis = part(diagnosis, told)
+        diagnosis = part(diagnosis, told, When(1, 1))
         verdict = identification(diagnosis, truth)
         nobody = {"f1": float(not truth.mislabeled), "accused_common": 0, "accused_rare": 0}
         found.append(verdict or nobody)

@@ -10,19 +10,19 @@ import fedpca
 ROOT = Path(fedpca.__file__).parent
 LAYERS = [
     {"__init__", "core", "chance", "faults", "catalogue"},
-    {"params", "scenario", "models", "scores"},
+    {"params", "lookup", "scenario", "models", "scores"},
     {"data", "parts"},
     {"methods", "loop"},
     {"simulate"},
     {"evaluate", "record"},
     {"experiment"},
-    {"results"},
+    {"results", "jobs"},
     {"console"},
     {"cli"},
     {"__main__"},
 ]
-# models needs params; params is the lower of the two
-SAME_LAYER = {("models", "params")}
+# in each pair the second is the lower of the two
+SAME_LAYER = {("models", "params"), ("scenario", "lookup")}
 CLIENT_AND_SERVER = ("parts", "methods", "loop", "simulate", "core", "params", "models")
 
 

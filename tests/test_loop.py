@@ -87,7 +87,7 @@ def test_without_a_report_part_clients_are_asked_once():
 
 
 def test_a_diagnosis_made_from_reports_reaches_the_clients_before_they_train():
-    def suspect(diagnosis, reports):
+    def suspect(diagnosis, reports, when):
         found = {c: Verdict(group="rare" if r["loss"] > 1 else "common") for c, r in reports.items() if "loss" in r}
         return {**diagnosis, **found}
 

@@ -7,15 +7,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedpca.catalogue import METHODS as CATALOGUE
-from fedpca.catalogue import FedPCASettings
+from fedpca import methods
+from fedpca.catalogue import METHODS, FedPCASettings
 from fedpca.core import Method, Samples, Server, Site, Update
 from fedpca.data.datasets import load
 from fedpca.data.federation import Federation, federate
 from fedpca.evaluate import identification
 from fedpca.faults import UserError
+from fedpca.lookup import is_simple
 from fedpca.loop import play
-from fedpca.methods import METHODS, base, fedavg, single, with_drop
+from fedpca.methods import base, compose, fedavg, single, with_drop
 from fedpca.models import build
 from fedpca.params import params_of
 from fedpca.parts.diagnose import remember
@@ -38,8 +39,8 @@ def easy(method: dict[str, dict[str, object]] | None = None, **tables: object) -
         "model": {"name": "mlp"},
         "training": {"batch": 16, "lr": 0.1},
         "method": {
-            **{name: {"warmup": WARMUP, **(method or {}).get(name, {})} for name in WARMING},
-            **{name: own for name, own in (method or {}).items() if name not in WARMING},
+            **{name: {"warmup": WARMUP, **(method or {}).get(name, {})} for name in (*WARMING, "fednoro")},
+            **{name: own for name, own in (method or {}).items() if name not in (*WARMING, "fednoro")},
         },
         **tables,
     }
@@ -69,25 +70,25 @@ def same(one: Server, two: Server) -> bool:
 
 
 def test_the_catalogue_and_the_compositions_name_the_same_methods():
-    assert list(METHODS) == list(CATALOGUE)
+    assert list(methods.METHODS) == [name for name in METHODS if is_simple(name)]
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_finite_repeatable_and_alike_for_two_workers(name: str, settings: Experiment, easy_federation: Federation):
-    method = METHODS[name](settings)
+    method = compose(name, settings)
     first, again = (
         servers(method, easy_federation)[-1],
-        servers(METHODS[name](settings), easy_federation, workers=2)[-1],
+        servers(compose(name, settings), easy_federation, workers=2)[-1],
     )
     assert first.params.weights.isfinite().all()
     assert same(first, again)
     assert first.diagnosis == again.diagnosis
-    assert method == METHODS[name](settings), "methods are values"
+    assert method == compose(name, settings), "methods are values"
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("median", "rfa", "qffl")])
+@pytest.mark.parametrize("name", [name for name in METHODS if not {"median", "rfa", "qffl"} & set(name.split("+"))])
 def test_weights_are_shares(name: str, settings: Experiment, easy_federation: Federation):
-    for server in servers(METHODS[name](settings), easy_federation):
+    for server in servers(compose(name, settings), easy_federation):
         assert server.weights is not None
         assert sum(server.weights.values()) == pytest.approx(1, abs=1e-12)
         assert min(server.weights.values()) >= 0
@@ -97,14 +98,14 @@ def test_weights_are_shares(name: str, settings: Experiment, easy_federation: Fe
 @pytest.mark.parametrize("name", WARMING)
 def test_the_warm_up_is_fedavg_bit_for_bit(name: str, settings: Experiment, easy_federation: Federation):
     plain = servers(fedavg(settings), easy_federation, rounds=WARMUP + 1)
-    other = servers(METHODS[name](settings), easy_federation, rounds=WARMUP + 1)
+    other = servers(compose(name, settings), easy_federation, rounds=WARMUP + 1)
     assert all(same(a, b) for a, b in zip(plain[:WARMUP], other[:WARMUP], strict=True))
     assert not same(plain[WARMUP], other[WARMUP])
 
 
 @pytest.mark.parametrize("name", [name for name in WARMING if name != "fedpca-wo-robustness"])
 def test_the_mislabeled_are_found_and_the_rare_kept(name: str, settings: Experiment, easy_federation: Federation):
-    for server in servers(METHODS[name](settings), easy_federation)[WARMUP:]:
+    for server in servers(compose(name, settings), easy_federation)[WARMUP:]:
         found = identification(server.diagnosis, easy_federation.truth)
         assert found is not None
         assert (found["f1"], found["accused_rare"], found["accused_common"]) == (1.0, 0, 0)
@@ -114,7 +115,7 @@ def test_the_mislabeled_are_found_and_the_rare_kept(name: str, settings: Experim
 
 def test_fairness_lifts_the_rare(settings: Experiment, easy_federation: Federation):
     def rare_weight(name: str) -> float:
-        server = servers(METHODS[name](settings), easy_federation)[-1]
+        server = servers(compose(name, settings), easy_federation)[-1]
         return sum(server.weights[client] for client in easy_federation.truth.rare)
 
     assert rare_weight("fedpca-d") > 1.2 * rare_weight("fedpca-wo-fairness")
@@ -135,7 +136,7 @@ def observed(method: Method, federation: Federation) -> list[tuple[Site, Samples
 
 
 def test_dropped_clients_take_no_step(settings: Experiment, easy_federation: Federation):
-    seen = observed(METHODS["fedpca-d"](settings), easy_federation)
+    seen = observed(compose("fedpca-d", settings), easy_federation)
     dropped = [update for site, _, update in seen if site.order.verdict.group == "mislabeled"]
     assert len(dropped) == 3 * (ROUNDS - WARMUP)
     assert all(update.params is None and update.size == 0 for update in dropped)
@@ -143,7 +144,7 @@ def test_dropped_clients_take_no_step(settings: Experiment, easy_federation: Fed
 
 def test_high_confidence_clients_train_on_confident_predictions(settings: Experiment, easy_federation: Federation):
     eager = easy(method={"fedpca-hs": {"warmup": WARMUP, "least_confidence": 0.5}})
-    seen = observed(METHODS["fedpca-hs"](eager), easy_federation)
+    seen = observed(compose("fedpca-hs", eager), easy_federation)
     judged = [(site, samples, update) for site, samples, update in seen if site.order.verdict.group == "mislabeled"]
     assert any(len(samples.rows) for _, samples, _ in judged), "otherwise the test shows nothing"
     for site, samples, update in judged:
@@ -161,8 +162,8 @@ def test_with_drop_and_nobody_suspected_is_the_method_itself(settings: Experimen
 
 
 def test_with_drop_keeps_the_methods_own_report_selection_and_diagnosis(settings, easy_federation: Federation):
-    def flagged(diagnosis, reports):
-        return {c: replace(v, report={**v.report, "seen": 1.0}) for c, v in remember(diagnosis, reports).items()}
+    def flagged(diagnosis, reports, when):
+        return {c: replace(v, report={**v.report, "seen": 1.0}) for c, v in remember(diagnosis, reports, when).items()}
 
     def first_half(site: Site) -> Samples:
         rows = torch.arange(len(site.y) // 2)
@@ -197,7 +198,7 @@ def test_without_fairness_robustness_and_sharpness_fedpca_is_fedavg(settings: Ex
     )
     plain, other = (
         servers(fedavg(settings), easy_federation)[-1],
-        servers(METHODS["fedpca-d"](bare), easy_federation)[-1],
+        servers(compose("fedpca-d", bare), easy_federation)[-1],
     )
     assert same(plain, other)
 
@@ -206,7 +207,7 @@ def test_without_fairness_robustness_and_sharpness_fedpca_is_fedavg(settings: Ex
 def test_auto_accuses_nobody_where_nobody_is_mislabeled(rare: float):
     clean = easy(noise={"clients": 0.0}, rare={"share": rare, "sigma": 0.5})
     federation = federate(clean, load(clean.data))
-    for server in servers(METHODS["fedpca-d-auto"](clean), federation)[WARMUP:]:
+    for server in servers(compose("fedpca-d-auto", clean), federation)[WARMUP:]:
         assert {verdict.group for verdict in server.diagnosis.values()} <= {"common", "rare"}
 
 
@@ -216,30 +217,30 @@ def test_auto_accuses_nobody_where_nobody_is_mislabeled(rare: float):
 def test_rivals_that_reduce_to_fedavg(name: str, changed: dict[str, object], easy_federation: Federation):
     experiment = easy(method={name: changed})
     plain = servers(fedavg(experiment), easy_federation, rounds=3)[-1]
-    other = servers(METHODS[name](experiment), easy_federation, rounds=3)[-1]
+    other = servers(compose(name, experiment), easy_federation, rounds=3)[-1]
     torch.testing.assert_close(other.params.weights, plain.params.weights, rtol=1e-6, atol=1e-7)
 
 
 def test_screening_nobody_is_qfedavg(easy_federation: Federation):
     experiment = easy(method={"hnobs": {"screened": 0}})
-    one, two = (servers(METHODS[name](experiment), easy_federation, rounds=3)[-1] for name in ("qfedavg", "hnobs"))
+    one, two = (servers(compose(name, experiment), easy_federation, rounds=3)[-1] for name in ("qfedavg", "hnobs"))
     assert same(one, two)
 
 
 def test_hnobs_screens_as_many_as_are_mislabeled(settings: Experiment, easy_federation: Federation):
-    for server in servers(METHODS["hnobs"](settings), easy_federation):
+    for server in servers(compose("hnobs", settings), easy_federation):
         assert sum(weight == 0 for weight in server.weights.values()) == 3
 
 
 def test_hnobs_needs_to_know_how_many():
     silos = easy(data={"split": "column", "column": "center"})
     with pytest.raises(UserError, match=r"set method.hnobs.screened"):
-        METHODS["hnobs"](silos)
+        compose("hnobs", silos)
 
 
 def test_fair_methods_favour_high_loss(settings: Experiment, easy_federation: Federation):
     """Which is why they feed on wrong labels."""
-    server = servers(METHODS["qfedavg"](settings), easy_federation)[-1]
+    server = servers(compose("qfedavg", settings), easy_federation)[-1]
     mislabeled = sum(server.weights[client] for client in easy_federation.truth.mislabeled)
     assert mislabeled > 0.4  # 0.3 of the clients
 
@@ -259,7 +260,7 @@ def test_settings_reach_the_parts():
         },
         training={"logit_adjustment": True},
     )
-    method = METHODS["fedpca-hs"](changed)
+    method = compose("fedpca-hs", changed)
     text = repr(method)
     for word in (
         "q=2.5",

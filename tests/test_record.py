@@ -9,12 +9,23 @@ from fedpca.faults import RunError
 
 
 def a_server() -> Server:
-    params = Params(torch.randn(5), torch.rand(2), torch.tensor([7]))
+    params, side = (Params(torch.randn(5), torch.rand(2), torch.tensor([7]), lengths=(2, 3, 2)) for _ in range(2))
     verdict = Verdict(
-        "rare", suspicion=1 / 3, threshold=0.97, weight=0.1, report={"loss": 0.1 + 0.2, "classes": [1.0, 2.5]}
+        "rare",
+        suspicion=1 / 3,
+        threshold=0.97,
+        weight=0.1,
+        report={"loss": 0.1 + 0.2, "classes": [1.0, 2.5]},
+        notes={"share": 1 / 7},
+        sides={"fedce": Verdict(weight=0.3, notes={"rounds": 2.0})},
     )
     return Server(
-        params, 12, {"a/b": verdict, "c": Verdict()}, {"a/b": 1 / 3, "c": 2 / 3}, {"d": "its weights are not finite"}
+        params,
+        12,
+        {"a/b": verdict, "c": Verdict()},
+        {"a/b": 1 / 3, "c": 2 / 3},
+        {"d": "its weights are not finite"},
+        {"fedce": side},
     )
 
 
@@ -25,6 +36,8 @@ def test_a_checkpoint_gives_back_every_bit(tmp_path):
     again, remembered = record.load_checkpoint(tmp_path)
     for name in ("weights", "buffers", "counters"):
         assert torch.equal(getattr(again.params, name), getattr(server.params, name))
+        assert torch.equal(getattr(again.sides["fedce"], name), getattr(server.sides["fedce"], name))
+    assert again.params.lengths == server.params.lengths
     assert again.diagnosis == server.diagnosis
     assert (again.round, again.weights, again.left_out) == (12, server.weights, server.left_out)
     assert torch.equal(remembered["a/b"]["labels"], torch.tensor([1, 2]))

@@ -7,7 +7,7 @@ from fedpca.core import Order, Recipe, Server, Shard, Site, Update, Verdict
 from fedpca.data.federation import Federation
 from fedpca.faults import UserError
 from fedpca.loop import play
-from fedpca.methods import METHODS, base, single
+from fedpca.methods import base, compose, single
 from fedpca.models import build
 from fedpca.params import params_of
 from fedpca.parts.report import mean_loss
@@ -44,7 +44,7 @@ def test_the_seed_changes_the_batches(small: Experiment, federation: Federation)
     crew = Workers([build("mlp", federation.shape, 10, 0)])
     results = []
     for seed in (0, 0, 1):
-        clients = InProcess(METHODS["fedavg"](small), federation.shards, crew, seed)
+        clients = InProcess(compose("fedavg", small), federation.shards, crew, seed)
         start = Server(params_of(build("mlp", federation.shape, 10, 0)))
         results.append(next(iter(play(clients.method, clients, start, 1))).params.weights)
     assert torch.equal(results[0], results[1])
@@ -75,7 +75,7 @@ def test_a_client_that_diverges_is_left_out_by_name(small: Experiment, federatio
     shards = {**federation.shards}
     shards["2"] = Shard(torch.full((40, 1, 8, 8), float("nan")), shards["2"].y)
     crew = Workers([build("mlp", federation.shape, 10, 0)])
-    clients = InProcess(METHODS["fedavg"](small), shards, crew, seed=0)
+    clients = InProcess(compose("fedavg", small), shards, crew, seed=0)
     *_, server = play(clients.method, clients, Server(params_of(crew.nets[0])), 2)
     assert server.left_out == {"2": "its weights are not finite"}
     assert server.params.weights.isfinite().all()
@@ -118,9 +118,9 @@ def test_dropout_draws_by_place_and_refuses_workers(small: Experiment, federatio
     for _ in range(2):
         torch.rand(7)
         crew = Workers([net()])
-        clients = InProcess(METHODS["fedavg"](small), federation.shards, crew, seed=0)
+        clients = InProcess(compose("fedavg", small), federation.shards, crew, seed=0)
         *_, server = play(clients.method, clients, Server(params_of(crew.nets[0])), 2)
         results.append(server.params.weights)
     assert torch.equal(*results)
     with pytest.raises(UserError, match="--workers 1"):
-        InProcess(METHODS["fedavg"](small), federation.shards, Workers([net(), net()]), seed=0)
+        InProcess(compose("fedavg", small), federation.shards, Workers([net(), net()]), seed=0)

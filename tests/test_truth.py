@@ -8,7 +8,7 @@ import torch
 from fedpca.core import Order, Server, Site, Verdict
 from fedpca.data.federation import Federation, Truth
 from fedpca.loop import play
-from fedpca.methods import METHODS
+from fedpca.methods import compose
 from fedpca.models import build
 from fedpca.params import params_of
 from fedpca.scenario import Experiment
@@ -33,7 +33,7 @@ def reachable(start: object) -> list[object]:
 
 def clients_of(small: Experiment, federation: Federation) -> InProcess:
     workers = Workers([build("mlp", federation.shape, 10, 0)])
-    return InProcess(METHODS["fedavg"](small), federation.shards, workers, seed=0)
+    return InProcess(compose("fedavg", small), federation.shards, workers, seed=0)
 
 
 def holds_truth(things: list[object], truth: Truth) -> bool:

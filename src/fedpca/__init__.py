@@ -6,22 +6,26 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from fedpca.core import Method, Params, Recipe, Server, Shard, Site, Stage, Update, Verdict
+    from fedpca.catalogue import Settings
+    from fedpca.core import Method, Outcome, Params, Recipe, Server, Shard, Site, Stage, Update, Verdict
     from fedpca.data.datasets import load
     from fedpca.data.federation import federate
     from fedpca.loop import play
-    from fedpca.methods import METHODS
+    from fedpca.methods import base, compose, single
     from fedpca.models import build
     from fedpca.params import params_of
+    from fedpca.parts.joint import plus
     from fedpca.scenario import Experiment, read_experiment
     from fedpca.simulate import InProcess, Workers
 
 _HOMES = {
-    "core": ("Method", "Params", "Recipe", "Server", "Shard", "Site", "Stage", "Update", "Verdict"),
+    "catalogue": ("Settings",),
+    "core": ("Method", "Outcome", "Params", "Recipe", "Server", "Shard", "Site", "Stage", "Update", "Verdict"),
     "data.datasets": ("load",),
     "data.federation": ("federate",),
     "loop": ("play",),
-    "methods": ("METHODS",),
+    "methods": ("base", "compose", "single"),
+    "parts.joint": ("plus",),
     "models": ("build",),
     "params": ("params_of",),
     "scenario": ("Experiment", "read_experiment"),
@@ -30,13 +34,14 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "METHODS",
     "Experiment",
     "InProcess",
     "Method",
+    "Outcome",
     "Params",
     "Recipe",
     "Server",
+    "Settings",
     "Shard",
     "Site",
     "Stage",
@@ -44,12 +49,16 @@ __all__ = [
     "Verdict",
     "Workers",
     "__version__",
+    "base",
     "build",
+    "compose",
     "federate",
     "load",
     "params_of",
     "play",
+    "plus",
     "read_experiment",
+    "single",
 ]
 
 

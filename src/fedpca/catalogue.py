@@ -44,6 +44,13 @@ class SharpnessSettings(Settings):
 
     radius: NonNegative = 0.05
     alpha: NonNegative = 0.1
+    growth: NonNegative = 0.0  # the radius is this power of round / rounds of itself; 0: always the whole
+
+
+class GrowingSharpnessSettings(SharpnessSettings):
+    """GSAM's step with a radius that grows over the rounds."""
+
+    growth: NonNegative = 0.5
 
 
 class DropSettings(Settings):
@@ -117,6 +124,57 @@ class FedISMSettings(Settings):
     sharpness: SharpnessSettings = SharpnessSettings()
 
 
+class FedISMPlusSettings(FedISMSettings):
+    """FedISM+."""
+
+    sharpness: SharpnessSettings = GrowingSharpnessSettings()
+
+
+class FedCESettings(Settings):
+    """FedCE."""
+
+    mode: Literal["times", "plus"] = "times"  # how the two estimates of a contribution are joined
+    averaged: bool = True  # over rounds; False: each round's own, at least 1e-3, as the original
+
+
+class FedGASettings(Settings):
+    """FedGA."""
+
+    step: NonNegative = 0.05  # by which a weight moves at most, as a share of the mean weight; shrinks over the run
+    centred: bool = True  # gaps less their mean; False as the original
+    measure: Literal["loss", "accuracy"] = "loss"  # what the gap is a gap of; the original takes accuracy
+
+
+class FedCorrSettings(Settings):
+    """FedCorr."""
+
+    stages: tuple[Count, Count] | None = None  # rounds of the first two; 10, and up to half of all, if not given
+    neighbours: Count = 20  # over which the dimension of predictions is estimated
+    proximal: NonNegative = 5.0  # pull towards the global model in the first stage, times the estimated noise
+    corrected: Share = 0.5  # share of the labels thought wrong that a round of the first stage may correct
+    confidence: Share = 0.5  # of the global model, above which a label is corrected
+    clean: Share = 0.1  # share of wrong labels up to which a client takes part in the second stage
+    mixup: NonNegative = 1.0  # of the Beta distribution that blends images; 0: no blending
+
+
+class FedNoRoSettings(Settings):
+    """FedNoRo."""
+
+    warmup: Count = 10  # rounds before the noisy clients are named, once
+    fits: Count = 9  # of the mixture; the most frequent answer counts
+    distillation: Share = 0.8  # share of the global model's opinion in the noisy clients' loss, at its most
+    temperature: Positive = 0.8  # of that opinion; below 1 it is sharpened
+    begin: Annotated[int, Field(ge=0)] = 10  # round, counted from 0, from which on the share rises
+    end: Count | Literal["proportional"] = 49  # round at which it is reached; proportional: begin + .4 rounds
+    logit_adjustment: bool | None = None  # if not given: yes alone, and as training.logit_adjustment in a combination
+
+
+class MixSettings(Settings):
+    """A + B."""
+
+    share: Share = 0.5  # of A's model in the mean of both
+
+
 class RFASettings(Settings):
     """The geometric median."""
 
@@ -132,7 +190,7 @@ class HNobsSettings(Settings):
     screened: Annotated[int, Field(ge=0)] | None = None  # updates left out; noise.clients x data.clients if not given
 
 
-Category = Literal["baseline", "fair", "robust", "fair + robust", "ours"]
+Category = Literal["baseline", "fair", "robust", "fair + robust", "ours", "outside"]
 
 
 class Entry(Settings):
@@ -141,6 +199,7 @@ class Entry(Settings):
     summary: str
     category: Category
     settings: type[Settings]
+    judges: bool = False  # whether it names mislabeled clients itself, so that `+d` has nothing to add
 
 
 METHODS: dict[str, Entry] = {
@@ -159,10 +218,25 @@ METHODS: dict[str, Entry] = {
         category="fair",
         settings=QFFLSettings,
     ),
+    "fedce": Entry(
+        summary="weights grow with what a client adds: direction, and where the others fail (Jiang et al. 2023)",
+        category="fair",
+        settings=FedCESettings,
+    ),
+    "fedga": Entry(
+        summary="weights move towards clients for whom the global model is worse than their own (Zhang et al. 2023)",
+        category="fair",
+        settings=FedGASettings,
+    ),
     "fedism": Entry(
         summary="weights grow with the sharpness of each client's loss, GSAM locally (Wu et al. 2024)",
         category="fair",
         settings=FedISMSettings,
+    ),
+    "fedism+": Entry(
+        summary="fedism with a radius that grows over the rounds (FedISM+)",
+        category="fair",
+        settings=FedISMPlusSettings,
     ),
     "median": Entry(
         summary="coordinate-wise median (Yin et al. 2018)",
@@ -174,6 +248,40 @@ METHODS: dict[str, Entry] = {
         category="robust",
         settings=RFASettings,
     ),
+    "fedcorr": Entry(
+        summary="finds noisy clients by the dimension of their predictions and corrects their labels (Xu et al. 2022)",
+        category="robust",
+        settings=FedCorrSettings,
+        judges=True,
+    ),
+    "fednoro": Entry(
+        summary="finds noisy clients by class losses, distils on them, weighs them by distance (Wu et al. 2023)",
+        category="robust",
+        settings=FedNoRoSettings,
+        judges=True,
+    ),
+    "qfedavg+median": Entry(
+        summary="the mean of what qfedavg and median make of the same updates",
+        category="fair + robust",
+        settings=MixSettings,
+    ),
+    "fedce+rfa": Entry(
+        summary="the mean of what fedce and rfa make of the same updates",
+        category="fair + robust",
+        settings=MixSettings,
+    ),
+    "fedga+fedcorr": Entry(
+        summary="the mean of what fedga and fedcorr make of the same updates, labels corrected",
+        category="fair + robust",
+        settings=MixSettings,
+        judges=True,
+    ),
+    "fedism+fednoro": Entry(
+        summary="the mean of what fedism and fednoro make of the same updates",
+        category="fair + robust",
+        settings=MixSettings,
+        judges=True,
+    ),
     "hnobs": Entry(
         summary="screens out the longest updates, as many as there are mislabeled clients (an oracle), then q-FedAvg",
         category="fair + robust",
@@ -183,37 +291,47 @@ METHODS: dict[str, Entry] = {
         summary="performance-capacity analysis; mislabeled clients are dropped (Wu et al. 2025)",
         category="ours",
         settings=FedPCASettings,
+        judges=True,
     ),
     "fedpca-hs": Entry(
         summary="performance-capacity analysis; the mislabeled train on confident predictions (Wu et al. 2025)",
         category="ours",
         settings=HighConfidenceSettings,
+        judges=True,
     ),
     "fedpca-d-auto": Entry(
         summary="fedpca-d that first asks whether anybody is mislabeled at all",
         category="ours",
         settings=FedPCAAutoSettings,
+        judges=True,
     ),
     "fedpca-hs-auto": Entry(
         summary="fedpca-hs that first asks whether anybody is mislabeled at all",
         category="ours",
         settings=HighConfidenceAutoSettings,
+        judges=True,
     ),
     "fedpca-wo-fairness": Entry(
         summary="ablation: fedpca-d with q = 0, so that rare clients are not lifted",
         category="ours",
         settings=WithoutFairnessSettings,
+        judges=True,
     ),
     "fedpca-wo-robustness": Entry(
         summary="ablation: weights exp(-q dispersion) alone, nobody is dropped",
         category="ours",
         settings=FedPCASettings,
+        judges=True,
     ),
-    "fedavg+d": Entry(
-        summary="FedAvg without the clients that FedPCA finds mislabeled",
-        category="ours",
-        settings=DropSettings,
-    ),
+    **{
+        f"{name}+d": Entry(
+            summary=f"{name} without the clients that FedPCA finds mislabeled",
+            category="ours",
+            settings=DropSettings,
+            judges=True,
+        )
+        for name in ("fedavg", "qfedavg", "fedce", "fedga", "fedism")
+    },
 }
 
 DATASETS: dict[str, str] = {

@@ -47,7 +47,7 @@ def demo(
     from fedpca.scenario import read_experiment
 
     experiment = read_experiment(shipped_experiments()["demo"])
-    run_all(experiment, out, workers, resume=True, data_dir=None, again="the same command")
+    run_all(experiment, out, 1, workers, resume=True, data_dir=None, again="the same command")
 
 
 @app.command()
@@ -63,6 +63,12 @@ def run(
             "--set", metavar="KEY=VALUE", help="Change a setting, such as noise.clients=0.4; may be repeated."
         ),
     ] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Runs played at the same time, each in its own process.  [default: 1]", show_default=False
+        ),
+    ] = 1,
     workers: WorkersOption = None,
     out: Out = None,
     resume: Annotated[
@@ -77,7 +83,7 @@ def run(
     lists = [f"methods={json.dumps(method)}"] * bool(method) + [f"seeds={json.dumps(seed)}"] * bool(seed)
     settings = read_experiment(_settings_file(experiment), [*(change or []), *lists])
     again = "the same command with --resume"
-    run_all(settings, out or Path("runs") / settings.name, workers, resume, data_dir, again)
+    run_all(settings, out or Path("runs") / settings.name, jobs, workers, resume, data_dir, again)
 
 
 @app.command()

@@ -22,10 +22,11 @@ err = Console(stderr=True)
 
 
 def run_all(
-    experiment: Experiment, out: Path, workers: int | None, resume: bool, data_dir: Path | None, again: str
+    experiment: Experiment, out: Path, jobs: int, workers: int | None, resume: bool, data_dir: Path | None, again: str
 ) -> None:
     """Runs every cell that is not finished, with a progress bar, then shows the table."""
     from fedpca import experiment as engine
+    from fedpca.jobs import CrashError
     from fedpca.results.runs import find_runs
 
     cells = engine.cells(experiment, out)
@@ -35,17 +36,21 @@ def run_all(
     if finished := len(cells) - len(todo):
         err.print(f"{finished} of {len(cells)} runs were finished before, in {out}", markup=False)
     try:
-        _play(experiment, todo, workers, data_dir)
+        _play(experiment, todo, jobs, workers, data_dir)
     except KeyboardInterrupt:
         err.print(f"stopped; {again} goes on from the last checkpoint in {out}", markup=False)
         raise typer.Exit(130) from None
+    except CrashError as crash:
+        print(crash, end="", file=sys.stderr)
+        raise typer.Exit(1) from None
     show(find_runs([out]))
     err.print(f"files: {out}", markup=False)
 
 
-def _play(experiment: Experiment, todo: Sequence[Cell], workers: int | None, data_dir: Path | None) -> None:
-    """Prepares the data and runs the cells one after another."""
+def _play(experiment: Experiment, todo: Sequence[Cell], jobs: int, workers: int | None, data_dir: Path | None) -> None:
+    """Prepares the data and runs the cells, one after another or in several processes."""
     from fedpca import experiment as engine
+    from fedpca.jobs import run_cells
 
     if not todo:
         return
@@ -54,8 +59,13 @@ def _play(experiment: Experiment, todo: Sequence[Cell], workers: int | None, dat
     if dataset.skipped:
         first, rest = dataset.skipped[0], len(dataset.skipped) - 1
         err.print(f"skipped an unreadable image: {first}" + (f" (and {rest} more)" if rest else ""), markup=False)
-    count = workers or engine.default_workers(experiment, federation)
+    jobs = min(jobs, len(todo))
+    count = workers or engine.default_workers(experiment, federation, jobs)
     with _Progress(todo) as watch:
+        if jobs > 1:
+            del dataset, federation  # decoded and found good; every process makes its own
+            run_cells(experiment, todo, jobs, count, data_dir, watch)
+            return
         for cell in todo:
             engine.run_cell(cell, dataset, federation, count, watch)
 
@@ -72,7 +82,7 @@ def show(runs: Sequence[Run]) -> None:
 
 
 class _Progress:
-    """A bar over all rounds of all cells, with the current round, worst and average accuracy, and time left."""
+    """A bar over all rounds of all cells, with the latest round, worst and average accuracy, and time left."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         self.cells = cells
@@ -88,6 +98,8 @@ class _Progress:
             disable=not err.is_terminal,
         )
         self.task = TaskID(0)
+        self.rounds: dict[Path, int] = {}  # played so far, by run folder: runs may go on side by side
+        self.scores: dict[Path, str] = {}  # when last tested
         self.warned: set[str] = set()
 
     def __enter__(self) -> Callable[[Cell, Line], None]:
@@ -101,10 +113,10 @@ class _Progress:
 
     def on_round(self, cell: Cell, line: Line) -> None:
         """Moves the bar, and says once per run and client whose answers are left out."""
-        done = sum(other.settings.rounds for other in self.cells[: self.cells.index(cell)]) + line["round"]
+        self.rounds[cell.folder] = line["round"]
         name = f"{cell.method} seed {cell.seed} round {line['round']}/{cell.settings.rounds}"
-        scores = _scores(line) or self.bar.tasks[0].fields["scores"]
-        self.bar.update(self.task, completed=done, description=name, scores=scores)
+        scores = self.scores[cell.folder] = _scores(line) or self.scores.get(cell.folder, "")
+        self.bar.update(self.task, completed=sum(self.rounds.values()), description=name, scores=scores)
         for client, reason in line["left_out"].items():
             if (key := f"{cell.folder} {client}") not in self.warned:
                 self.warned.add(key)

@@ -6,9 +6,9 @@ In a round the clients *report*, the server *diagnoses*, each client *selects* s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, Protocol
 
 from torch import Generator, Tensor, nn
 
@@ -16,6 +16,7 @@ ClientId = str
 Group = Literal["common", "rare", "mislabeled"]
 Report = Mapping[str, float | list[float]]  # what a client tells the server; one to one with a Flower MetricRecord
 Weights = Mapping[ClientId, float]  # share of each client in an aggregation; they sum to 1
+LABELS = "labels"  # in a client's memory: its corrected labels, in place of the given ones from then on
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Params:
     weights: Tensor  # (P,) float: all trainable parameters
     buffers: Tensor  # (B,) float: batch-norm means and variances; averaged like weights, never stepped
     counters: Tensor  # (I,) int64: batch counters
+    lengths: tuple[int, ...] = field(default=(), kw_only=True)  # entries of each tensor: of the weights, of the buffers
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Net:
     buffers: Tensor  # (B,)
     counters: Tensor  # (I,)
     draws: bool = False  # whether training passes draw from PyTorch's global generator (dropout)
+    lengths: tuple[int, ...] = ()  # see `Params`
 
     def __call__(self, x: Tensor) -> Tensor:
         """Logits (N, classes) of images (N, C, H, W)."""
@@ -66,6 +69,8 @@ class Verdict:
     threshold: float = 1.0  # confidence that a sample of a mislabeled client must exceed to be used
     weight: float | None = None  # share in the last aggregation
     report: Report = field(default_factory=dict)  # the latest it reported
+    notes: Mapping[str, float] = field(default_factory=dict)  # what the method itself wants to find again next round
+    sides: Mapping[str, Verdict] = field(default_factory=dict)  # the opinions of combined methods, each its own
 
 
 Diagnosis = Mapping[ClientId, Verdict]  # all that the server remembers besides the weights
@@ -78,6 +83,7 @@ class Order:
     round: int  # counted from 1
     rounds: int  # the last round of the run
     verdict: Verdict
+    sides: Mapping[str, Params] = field(default_factory=dict)  # see `Server`
 
 
 class Images(Protocol):
@@ -101,10 +107,15 @@ class Site:
 
     net: Net  # holds the global weights, in eval mode, until training changes them
     x: Images
-    y: Tensor  # (N,) given labels
-    memory: dict[str, Tensor]  # the client's own, kept between rounds, never sent
+    given: Tensor  # (N,) the labels that the owner gave
+    memory: MutableMapping[str, Tensor]  # the client's own, kept between rounds, never sent
     order: Order
     rng: Generator
+
+    @property
+    def y(self) -> Tensor:
+        """The labels in use (N,): the corrected ones where the client has any, else the given ones."""
+        return self.memory.get(LABELS, self.given)
 
 
 @dataclass(frozen=True)
@@ -133,22 +144,41 @@ class Failure:
     reason: str
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What an aggregation made of the updates."""
+
+    params: Params  # the new global state
+    weights: Weights | None = None  # each client's share in it, where the rule has such shares
+    notes: Mapping[ClientId, Mapping[str, float]] = field(default_factory=dict)  # go into the clients' verdicts
+    shown: bool = False  # whether clients must see this very state, also where it is mixed with another method's
+    sides: Mapping[str, Outcome] = field(default_factory=dict)  # of combined methods, each its own
+
+
 class Fold(Protocol):
     """An aggregation under way: fed one update after another, in the clients' order."""
 
     def add(self, client: ClientId, update: Update) -> None:
         """Takes one update in."""
 
-    def finish(self) -> tuple[Params, Weights | None]:
-        """The new global state, and each client's share in it where the rule has such shares."""
+    def finish(self) -> Outcome:
+        """What came of them."""
+
+
+class When(NamedTuple):
+    """A moment of a run."""
+
+    round: int  # under way, counted from 1
+    rounds: int  # the last one
 
 
 ReportPart = Callable[[Site], Report]  # on the client
 Select = Callable[[Site], Samples]  # on the client
 Train = Callable[[Site, Samples], Update]  # on the client
-Diagnose = Callable[[Diagnosis, Mapping[ClientId, Report]], Diagnosis]  # on the server, after each exchange
+Diagnose = Callable[[Diagnosis, Mapping[ClientId, Report], When], Diagnosis]  # on the server, after each exchange
 Aggregate = Callable[[Params, Diagnosis], Fold]  # on the server
 Cohort = Callable[[Sequence[ClientId], int], Sequence[ClientId]]  # who takes part in a round
+Enter = Callable[[Diagnosis], Diagnosis]  # on the server, when a stage begins
 
 
 @dataclass(frozen=True)
@@ -163,12 +193,18 @@ class Recipe:
     cohort: Cohort
 
 
+def forget_weights(diagnosis: Diagnosis) -> Diagnosis:
+    """The same opinions without the last weights: those of another rule are not smoothed into this one's."""
+    return {client: replace(verdict, weight=None) for client, verdict in diagnosis.items()}
+
+
 @dataclass(frozen=True)
 class Stage:
-    """A recipe and how many rounds it lasts; None: until the end."""
+    """A recipe, how many rounds it lasts (None: until the end), and what becomes of earlier opinions."""
 
     recipe: Recipe
     rounds: int | None = None
+    enter: Enter = forget_weights
 
 
 @dataclass(frozen=True)
@@ -178,17 +214,17 @@ class Method:
     name: str
     stages: tuple[Stage, ...]
 
-    def at(self, round: int) -> tuple[Recipe, bool]:
-        """The recipe of a round, counted from 1, and whether its stage begins there; the last stage has no end."""
+    def at(self, round: int) -> tuple[Stage, bool]:
+        """The stage of a round, counted from 1, and whether it begins there; the last stage has no end."""
         for stage in self.stages[:-1]:
             if stage.rounds is None or round <= stage.rounds:
-                return stage.recipe, round == 1
+                return stage, round == 1
             round -= stage.rounds
-        return self.stages[-1].recipe, round == 1
+        return self.stages[-1], round == 1
 
     def recipe(self, round: int) -> Recipe:
         """The recipe of a round, counted from 1."""
-        return self.at(round)[0]
+        return self.at(round)[0].recipe
 
 
 @dataclass(frozen=True)
@@ -199,9 +235,8 @@ class Server:
     round: int = 0  # rounds done
     diagnosis: Diagnosis = field(default_factory=dict)
     weights: Weights | None = None  # shares in the last aggregation
-    left_out: Mapping[ClientId, str] = field(
-        default_factory=dict
-    )  # whose answer was not used in the last round, and why
+    left_out: Mapping[ClientId, str] = field(default_factory=dict)  # whose answer the last round did not use, and why
+    sides: Mapping[str, Params] = field(default_factory=dict)  # what combined methods each made, where clients need it
 
 
 class Clients(Protocol):

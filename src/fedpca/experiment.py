@@ -19,7 +19,7 @@ from fedpca.data.federation import Federation, federate
 from fedpca.evaluate import evaluate, identification, weight_shares
 from fedpca.faults import RunError
 from fedpca.loop import play
-from fedpca.methods import METHODS
+from fedpca.methods import compose
 from fedpca.models import build
 from fedpca.params import layout_of, params_of
 from fedpca.record import Line
@@ -52,7 +52,7 @@ Watch = Callable[[Cell, Line], None]  # told of every round
 def cells(experiment: Experiment, out: Path) -> list[Cell]:
     """Every run of an experiment, seed by seed, so that all methods have a result early."""
     return [
-        Cell(experiment.cell(method, seed), out / method / f"seed-{seed}")
+        Cell(experiment.cell(method, seed), out / method.replace(":", "-") / f"seed-{seed}")
         for seed in experiment.seeds
         for method in experiment.methods
     ]
@@ -83,11 +83,11 @@ def prepare(
     return dataset, federate(experiment, dataset)
 
 
-def default_workers(experiment: Experiment, federation: Federation) -> int:
-    """As many as there are cores, but no more than clients; one for models whose passes draw random numbers."""
+def default_workers(experiment: Experiment, federation: Federation, jobs: int = 1) -> int:
+    """As many as each job has cores, but no more than clients; one for models whose passes draw random numbers."""
     probe = build(experiment.model.name, federation.shape, len(federation.classes), 0)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 1 if probe.draws else max(1, min(cores, len(federation.shards)))
+    return 1 if probe.draws else max(1, min(cores // jobs, len(federation.shards)))
 
 
 def run_cell(cell: Cell, dataset: Dataset, federation: Federation, workers: int, watch: Watch) -> None:
@@ -95,7 +95,7 @@ def run_cell(cell: Cell, dataset: Dataset, federation: Federation, workers: int,
     with record.locked(cell.folder), _workers(cell, federation, workers) as crew:
         if is_done(cell):  # by another process, between the look and the lock
             return
-        clients = InProcess(METHODS[cell.method](cell.settings), federation.shards, crew, cell.seed)
+        clients = InProcess(compose(cell.method, cell.settings), federation.shards, crew, cell.seed)
         server = start = _begin(cell, dataset, federation, clients, Server(params_of(crew.nets[0])))
         before = time.perf_counter()
         for server in play(clients.method, clients, start, cell.settings.rounds):

@@ -15,6 +15,7 @@ from fedpca.core import (
     Failure,
     Method,
     Order,
+    Outcome,
     Params,
     Recipe,
     Report,
@@ -22,40 +23,57 @@ from fedpca.core import (
     Site,
     Update,
     Verdict,
-    Weights,
+    When,
 )
 from fedpca.params import fault
+from fedpca.parts.combine import of_side
 
 
 def play(method: Method, clients: Clients, server: Server, rounds: int) -> Iterator[Server]:
     """The server after each round, from where it stands up to `rounds`; a saved server goes on as if never stopped."""
     while server.round < rounds:
-        recipe, begins = method.at(server.round + 1)
-        if begins:  # weights of another rule are not smoothed into this one's
-            server = replace(server, diagnosis={c: replace(v, weight=None) for c, v in server.diagnosis.items()})
-        server = play_round(recipe, clients, server, rounds)
+        stage, begins = method.at(server.round + 1)
+        if begins:
+            server = replace(server, diagnosis=stage.enter(server.diagnosis))
+        server = play_round(stage.recipe, clients, server, rounds)
         yield server
 
 
 def play_round(recipe: Recipe, clients: Clients, server: Server, rounds: int) -> Server:
     """The server after one more round: report, diagnose, select, train, aggregate."""
-    round, diagnosis = server.round + 1, server.diagnosis
-    cohort = recipe.cohort(clients.ids, round)
+    when, diagnosis = When(server.round + 1, rounds), server.diagnosis
+    cohort = recipe.cohort(clients.ids, when.round)
     left_out: dict[ClientId, str] = {}
     if recipe.report is not None:
-        replies = clients.report(server.params, _orders(cohort, round, rounds, diagnosis))
-        diagnosis = recipe.diagnose(diagnosis, _reports(replies, left_out))
+        replies = clients.report(server.params, _orders(cohort, when, diagnosis, server.sides))
+        diagnosis = recipe.diagnose(diagnosis, _reports(replies, left_out), when)
         cohort = [client for client in cohort if client not in left_out]
     fold, reports = recipe.aggregate(server.params, diagnosis), {}
-    for client, reply in clients.train(server.params, _orders(cohort, round, rounds, diagnosis)):
+    for client, reply in clients.train(server.params, _orders(cohort, when, diagnosis, server.sides)):
         if reason := _fault(reply, server.params):
             left_out[client] = reason
         elif isinstance(reply, Update):
             fold.add(client, reply)
             reports[client] = reply.report
-    params, weights = fold.finish()
-    diagnosis = _weighted(recipe.diagnose(diagnosis, reports), weights)
-    return Server(params, round, diagnosis, weights, left_out)
+    outcome = fold.finish()
+    diagnosis = settled(recipe.diagnose(diagnosis, reports, when), outcome)
+    params = replace(outcome.params, lengths=server.params.lengths)
+    sides = {name: side.params for name, side in outcome.sides.items() if side.shown}
+    return Server(params, when.round, diagnosis, outcome.weights, left_out, sides)
+
+
+def settled(diagnosis: Diagnosis, outcome: Outcome) -> Diagnosis:
+    """The same opinions, with each client's share in this round's aggregation, and what the rule noted."""
+    known, weights = dict(diagnosis), outcome.weights or {}
+    for client in {**weights, **outcome.notes}:
+        verdict = known.get(client, Verdict())
+        notes = {**verdict.notes, **outcome.notes.get(client, {})}
+        known[client] = replace(verdict, weight=weights.get(client, verdict.weight), notes=notes)
+    for side, own in outcome.sides.items():
+        for client, verdict in settled(of_side(known, side), own).items():
+            whole = known.get(client, Verdict())
+            known[client] = replace(whole, sides={**whole.sides, side: verdict})
+    return known
 
 
 @torch.no_grad()
@@ -72,8 +90,10 @@ def answer_train(recipe: Recipe, site: Site) -> Update:
     return recipe.train(site, samples)
 
 
-def _orders(cohort: Iterable[ClientId], round: int, rounds: int, diagnosis: Diagnosis) -> dict[ClientId, Order]:
-    return {client: Order(round, rounds, diagnosis.get(client, Verdict())) for client in cohort}
+def _orders(
+    cohort: Iterable[ClientId], when: When, diagnosis: Diagnosis, sides: Mapping[str, Params]
+) -> dict[ClientId, Order]:
+    return {client: Order(*when, diagnosis.get(client, Verdict()), sides) for client in cohort}
 
 
 def _reports(
@@ -106,11 +126,3 @@ def _fault(reply: Update | Failure, like: Params) -> str | None:
     if not isfinite(reply.reliability) or reply.size < 0:
         return f"its size is {reply.size}, its reliability {reply.reliability}"
     return _strange(reply.report) or (fault(reply.params, like) if reply.params else None)
-
-
-def _weighted(diagnosis: Diagnosis, weights: Weights | None) -> Diagnosis:
-    """The same opinions, with each client's share in this round's aggregation."""
-    known = dict(diagnosis)
-    for client, weight in (weights or {}).items():
-        known[client] = replace(known.get(client, Verdict()), weight=weight)
-    return known

@@ -42,6 +42,11 @@ class Layout:
         pairs = ((self.weights, params.weights), (self.buffers, params.buffers), (self.counters, params.counters))
         return {slot.name: slot.view(vector).contiguous().clone() for slots, vector in pairs for slot in slots}
 
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Entries of each tensor, those of the weights first, then those of the buffers."""
+        return tuple(prod(slot.shape) for slot in (*self.weights, *self.buffers))
+
     def params(self, tensors: Mapping[str, Tensor]) -> Params:
         """The vectors made of named tensors; a missing, unknown or misshapen one is an error that names it."""
         known = {slot.name: slot.shape for slots in (self.weights, self.buffers, self.counters) for slot in slots}
@@ -56,6 +61,7 @@ class Layout:
             _filled(self.weights, tensors, torch.float32),
             _filled(self.buffers, tensors, torch.float32),
             _filled(self.counters, tensors, torch.int64),
+            lengths=self.lengths,
         )
 
 
@@ -87,7 +93,7 @@ def flatten(module: nn.Module, head: nn.Linear, draws: bool = False) -> Net:
     ):
         for slot in slots:
             tensors[slot.name].data = slot.view(vector)
-    return Net(module, head, weights, start.buffers, start.counters, draws)
+    return Net(module, head, weights, start.buffers, start.counters, draws, layout.lengths)
 
 
 @torch.no_grad()
@@ -100,7 +106,7 @@ def load(net: Net, params: Params) -> None:
 
 def params_of(net: Net) -> Params:
     """A copy of a model's state."""
-    return Params(net.weights.detach().clone(), net.buffers.clone(), net.counters.clone())
+    return Params(net.weights.detach().clone(), net.buffers.clone(), net.counters.clone(), lengths=net.lengths)
 
 
 def fault(params: Params, like: Params) -> str | None:

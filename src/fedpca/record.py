@@ -23,6 +23,7 @@ Memory = dict[ClientId, dict[str, Tensor]]
 Line = dict[str, Any]  # one round as JSON
 
 SETTINGS, ROUNDS, ABOUT = "settings.toml", "rounds.jsonl", "about.json"
+VECTORS = ("weights", "buffers", "counters")
 SUMMARY, FINAL, CHECKPOINT = "summary.json", "final.safetensors", "checkpoint/state.safetensors"
 
 
@@ -81,8 +82,12 @@ def save_checkpoint(folder: Path, server: Server, memory: Memory) -> None:
         "diagnosis": {client: asdict(verdict) for client, verdict in server.diagnosis.items()},
         "weights": server.weights,
         "left_out": dict(server.left_out),
+        "sides": list(server.sides),
+        "lengths": server.params.lengths,
     }
-    tensors = {f"params/{name}": tensor for name, tensor in vars(server.params).items()}
+    tensors = _tensors("params", server.params)
+    for side, params in server.sides.items():
+        tensors |= _tensors(f"sides/{side}", params)
     tensors |= {f"memory/{client}\n{key}": own[key].contiguous() for client, own in memory.items() for key in own}
     write_whole(folder / CHECKPOINT, save(tensors, {"server": json.dumps(state)}))
 
@@ -101,9 +106,23 @@ def load_checkpoint(folder: Path) -> tuple[Server, Memory]:
         if name.startswith("memory/"):
             client, _, key = name.removeprefix("memory/").partition("\n")
             memory.setdefault(client, {})[key] = tensor
-    params = Params(tensors["params/weights"], tensors["params/buffers"], tensors["params/counters"])
-    diagnosis = {client: Verdict(**verdict) for client, verdict in state["diagnosis"].items()}
-    return Server(params, state["round"], diagnosis, state["weights"], state["left_out"]), memory
+    params, *sides = (
+        Params(*(tensors[f"{place}/{vector}"] for vector in VECTORS), lengths=tuple(state["lengths"]))
+        for place in ("params", *(f"sides/{side}" for side in state["sides"]))
+    )
+    diagnosis = {client: _verdict(verdict) for client, verdict in state["diagnosis"].items()}
+    named = dict(zip(state["sides"], sides, strict=True))
+    return Server(params, state["round"], diagnosis, state["weights"], state["left_out"], named), memory
+
+
+def _tensors(place: str, params: Params) -> dict[str, Tensor]:
+    return {f"{place}/{vector}": getattr(params, vector) for vector in VECTORS}
+
+
+def _verdict(fields: Line) -> Verdict:
+    """A verdict from its JSON, with those of combined methods inside it."""
+    sides = {side: _verdict(own) for side, own in fields["sides"].items()}
+    return Verdict(**{**fields, "sides": sides})
 
 
 def save_final(folder: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from math import floor
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
@@ -12,8 +12,9 @@ import tomli_w
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from fedpca.catalogue import METHODS, MODELS, Corruption, Count, NonNegative, Positive, Settings, Share
-from fedpca.faults import SettingsError
+from fedpca.catalogue import MODELS, Corruption, Count, NonNegative, Positive, Settings, Share
+from fedpca.faults import SettingsError, nearest
+from fedpca.lookup import entry, parse
 
 Table = dict[str, object]  # what a TOML table holds
 PLAIN = {  # pydantic's words for Python's types, in TOML's
@@ -140,11 +141,12 @@ class Experiment(Settings):
 
     def settings_of(self, method: str) -> Settings:
         """The settings of one method, checked, with its defaults for what the file does not say."""
-        return METHODS[method].settings.model_validate(self.method.get(method, {}))
+        return entry(method).settings.model_validate(self.method.get(method, {}))
 
     def complete(self) -> Experiment:
         """The same experiment with every method's settings spelled out, as a run folder stores it."""
-        tables = {name: self.settings_of(name).model_dump(mode="json", exclude_none=True) for name in self.methods}
+        names = dict.fromkeys(table for name in self.methods for table in parse(name).tables())
+        tables = {name: self.settings_of(name).model_dump(mode="json", exclude_none=True) for name in names}
         return self.model_copy(update={"method": tables})
 
     def cell(self, method: str, seed: int) -> Experiment:
@@ -175,24 +177,40 @@ def check_experiment(table: Table, source: str) -> Experiment:
         raise _refusal(source, Experiment, error) from None
     model = experiment.model.name
     if ":" not in model and model not in MODELS:
-        raise SettingsError(f"{source}: model.name: there is no model {model!r}{_nearest(model, MODELS)}")
+        raise SettingsError(f"{source}: model.name: there is no model {model!r}{nearest(model, MODELS)}")
     for name in (*experiment.methods, *experiment.method):
-        _check_method(experiment, name, source)
+        try:
+            entry(name)
+        except SettingsError as error:
+            raise SettingsError(f"{source}: {error}") from None
+    for name in dict.fromkeys(
+        (*experiment.method, *(table for m in experiment.methods for table in parse(m).tables()))
+    ):
+        _check_settings(experiment, name, source)
     return experiment
 
 
-def _check_method(experiment: Experiment, name: str, source: str) -> None:
-    if name not in METHODS:
-        raise SettingsError(f"{source}: there is no method {name!r}{_nearest(name, METHODS)}")
+def _check_settings(experiment: Experiment, name: str, source: str) -> None:
+    """Refuses settings of a method that are wrong, or of one that is to run and would never come out of its warm-up."""
     try:
         warmup = getattr(experiment.settings_of(name), "warmup", 0)
     except ValidationError as error:
-        raise _refusal(source, METHODS[name].settings, error, prefix=("method", name)) from None
-    if name in experiment.methods and warmup and warmup >= experiment.rounds:
+        raise _refusal(source, entry(name).settings, error, prefix=("method", name)) from None
+    running = [method for method in experiment.methods if name in parse(method).tables()]
+    if running and warmup and warmup >= experiment.rounds:
         raise SettingsError(
             f"{source}: rounds = {experiment.rounds}, but {name} warms up for {warmup}, so that it would be FedAvg: "
             f"play more rounds, or set method.{name}.warmup lower"
         )
+
+
+def rounded(number: float) -> int:
+    """The nearest whole number, halves upwards.
+
+    Python's `round` takes halves to the even neighbour, and 0.145 * 100 is a hair below 14.5: neither is what a reader
+    of the settings expects.
+    """
+    return floor(number + 0.5 + 1e-9)
 
 
 def write_experiment(experiment: Experiment) -> str:
@@ -241,7 +259,7 @@ def _explain(root: type[Settings], details: ErrorDetails, prefix: tuple[str, ...
     table = ".".join((*prefix, *place[:-1]))
     where = f"[{table}]" if table else "the file's top level"
     listed = ", ".join(allowed) if allowed else "no key at all"
-    close = _nearest(place[-1], allowed).partition(";")[0]
+    close = nearest(place[-1], allowed).partition(";")[0]
     return f"unknown key {key!r}{close}; {where} takes {listed}"
 
 
@@ -249,11 +267,3 @@ def _keys(root: type[Settings], place: Sequence[str]) -> list[str]:
     for part in place:
         root = cast("type[Settings]", root.model_fields[part].annotation)
     return list(root.model_fields)
-
-
-def _nearest(word: str, words: Mapping[str, object] | Sequence[str]) -> str:
-    """ " (did you mean …?)" where something is near, else what there is."""
-    close = get_close_matches(word.lower(), list(words), n=1, cutoff=0.6)
-    if close:
-        return f" (did you mean {close[0]!r}?)"
-    return f"; there are {', '.join(words)}" if words else ""

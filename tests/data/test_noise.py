@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpca.data.noise import flip, mislabeled_clients, rounded
+from fedpca.data.noise import flip, mislabeled_clients
+from fedpca.scenario import rounded
 
 CLIENTS = [f"c{number}" for number in range(10)]
 labellings = st.integers(2, 6).flatmap(

@@ -16,7 +16,8 @@ def mean(start: Params, *updates: Update):
     fold = WeightedMean(by_size)(start, {})
     for number, update in enumerate(updates):
         fold.add(str(number), update)
-    return fold.finish()
+    outcome = fold.finish()
+    return outcome.params, outcome.weights
 
 
 def test_the_specifications_example():
@@ -52,7 +53,8 @@ def test_clients_keep_their_shares_in_any_order(order: list[int]):
     fold = WeightedMean(by_size)(state(0, 0), {})
     for i in order:
         fold.add(str(i), updates[str(i)])
-    result, shares = fold.finish()
+    outcome = fold.finish()
+    result, shares = outcome.params, outcome.weights
     assert {client: shares[client] for client in updates} == {str(i): (i + 1) / 15 for i in range(5)}
     torch.testing.assert_close(result.weights, torch.tensor([40 / 15, 130 / 45]))
 
@@ -82,6 +84,7 @@ def test_weights_may_depend_on_the_verdict():
     fold = rule(state(0.0), {"a": Verdict(suspicion=1.0), "b": Verdict(suspicion=0.5)})
     fold.add("a", Update(state(1.0), 1))
     fold.add("b", Update(state(4.0), 1))
-    result, shares = fold.finish()
+    outcome = fold.finish()
+    result, shares = outcome.params, outcome.weights
     assert result.weights.item() == 2.0
     assert shares == {"a": 2 / 3, "b": 1 / 3}

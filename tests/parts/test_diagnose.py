@@ -2,9 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from fedpca.core import Verdict
+from fedpca.core import Verdict, When
 from fedpca.parts.diagnose import NameGroups, remember
 from fedpca.parts.identify import Finding
+
+NOW = When(1, 1)
 
 
 class Scripted:
@@ -22,7 +24,7 @@ def after(*observed: float, **options: float):
     groups = [{"k": Finding("mislabeled" if e >= 0.5 else "common", e)} for e in observed]
     part, verdicts, diagnosis = NameGroups(Scripted(*groups), **options), [], {}
     for _ in observed:
-        diagnosis = part(diagnosis, {"k": {"loss": 1.0, "dispersion": 1.0}})
+        diagnosis = part(diagnosis, {"k": {"loss": 1.0, "dispersion": 1.0}}, NOW)
         verdicts.append(diagnosis["k"])
     return verdicts
 
@@ -45,14 +47,14 @@ def test_who_was_accused_too_seldom_is_common():
 def test_without_findings_opinions_stay():
     part = NameGroups(Scripted(None))
     before = {"k": Verdict(group="mislabeled", suspicion=0.8)}
-    assert part(before, {"k": {"dispersion": 1.0}})["k"].group == "mislabeled"
-    assert NameGroups(Scripted(None))({}, {"k": {"dispersion": 1.0}})["k"].group is None
+    assert part(before, {"k": {"dispersion": 1.0}}, NOW)["k"].group == "mislabeled"
+    assert NameGroups(Scripted(None))({}, {"k": {"dispersion": 1.0}}, NOW)["k"].group is None
 
 
 def test_reports_of_another_kind_change_nothing():
     part = NameGroups(Scripted())
     before = {"k": Verdict(group="rare", suspicion=0.1, threshold=0.95)}
-    assert part(before, {"k": {"steps": 3.0}}) == {"k": replace(before["k"], report={"steps": 3.0})}
+    assert part(before, {"k": {"steps": 3.0}}, NOW) == {"k": replace(before["k"], report={"steps": 3.0})}
 
 
 def threshold(*reported: tuple[str, float | None]) -> float:
@@ -62,7 +64,7 @@ def threshold(*reported: tuple[str, float | None]) -> float:
         str(i): {"dispersion": 1.0, **({} if value is None else {"confidence": value})}
         for i, (_, value) in enumerate(reported)
     }
-    verdicts = NameGroups(Scripted(findings))({}, told)
+    verdicts = NameGroups(Scripted(findings))({}, told, NOW)
     (level,) = {verdict.threshold for verdict in verdicts.values()}
     return level
 
@@ -77,7 +79,7 @@ def test_the_threshold_is_the_mean_over_common_clients_and_at_least_the_floor():
 
 
 def test_remember_keeps_what_was_told_before():
-    told = remember({"a": Verdict(report={"loss": 1.0, "size": 3.0})}, {"a": {"loss": 2.0}, "b": {"loss": 4.0}})
+    told = remember({"a": Verdict(report={"loss": 1.0, "size": 3.0})}, {"a": {"loss": 2.0}, "b": {"loss": 4.0}}, NOW)
     assert told["a"].report == {"loss": 2.0, "size": 3.0}
     assert told["b"].report == {"loss": 4.0}
 
@@ -85,8 +87,8 @@ def test_remember_keeps_what_was_told_before():
 def test_last_rounds_confidence_does_not_count_nor_that_of_the_newly_suspected():
     calm, alarmed = Finding("common", 0.0), Finding("mislabeled", 1.0)
     part = NameGroups(Scripted({"a": calm, "b": calm}, {"a": calm, "b": alarmed}), smoothing=0.2)
-    first = part({}, {"a": {"dispersion": 1.0, "confidence": 0.98}, "b": {"dispersion": 1.0, "confidence": 0.94}})
+    first = part({}, {"a": {"dispersion": 1.0, "confidence": 0.98}, "b": {"dispersion": 1.0, "confidence": 0.94}}, NOW)
     assert first["a"].threshold == pytest.approx(0.96)
-    second = part(first, {"a": {"dispersion": 1.0}, "b": {"dispersion": 1.0, "confidence": 0.99}})
+    second = part(first, {"a": {"dispersion": 1.0}, "b": {"dispersion": 1.0, "confidence": 0.99}}, NOW)
     assert second["b"].group == "common", "one suspicion is not enough at this smoothing"
     assert second["a"].threshold == 0.9

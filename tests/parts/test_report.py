@@ -74,7 +74,7 @@ def test_large_offsets_do_not_swallow_the_spread():
 def test_labels_change_the_loss_and_not_the_dispersion():
     site = site_of()
     before = report(site)
-    site.y = (site.y + 1) % 4
+    site.given = (site.y + 1) % 4
     after = report(site)
     assert after["dispersion"] == before["dispersion"]
     assert after["loss"] != before["loss"]
@@ -96,7 +96,7 @@ def test_only_what_is_asked_for_leaves_the_client():
 def test_no_sample_predicted_as_labelled_means_no_quantile():
     site = site_of()
     with torch.no_grad():
-        site.y = (site.net(site.x).argmax(dim=1) + 1) % 4
+        site.given = (site.net(site.x).argmax(dim=1) + 1) % 4
     assert "confidence" not in report(site, confidence="quantile")
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpca.core import Params, Update
+from fedpca.core import Outcome, Params, Update
 from fedpca.parts import robust
 from fedpca.parts.robust import GeometricMedian, coordinate_median, geometric_weights
 
@@ -21,9 +21,9 @@ def aggregated(rule, points, sizes=None, counters=None) -> Params:
         counter = torch.tensor([counters[i] if counters else 0])
         state = Params(torch.tensor(point, dtype=torch.float32), torch.tensor([float(i)]), counter)
         fold.add(str(i), Update(state, sizes[i] if sizes else 1))
-    params, weights = fold.finish()
-    assert weights is None
-    return params
+    outcome = fold.finish()
+    assert outcome.weights is None
+    return outcome.params
 
 
 def median(points, **options) -> list[float]:
@@ -118,7 +118,7 @@ def test_nobody_keeps_the_model(rule):
     start = Params(torch.ones(2), torch.ones(1), torch.ones(1, dtype=torch.int64))
     fold = rule(start, {})
     fold.add("a", Update(None, 0))
-    assert fold.finish() == (start, None)
+    assert fold.finish() == Outcome(start)
 
 
 @pytest.mark.parametrize("rule", [coordinate_median, GeometricMedian()])

@@ -17,7 +17,8 @@ def aggregated(rule, start: Params, states, losses, sizes=None):
     fold = rule(start, {str(i): Verdict(report={"loss": float(loss)}) for i, loss in enumerate(losses)})
     for i, own in enumerate(states):
         fold.add(str(i), Update(own, sizes[i] if sizes else 1))
-    return fold.finish()
+    outcome = fold.finish()
+    return outcome.params, outcome.weights
 
 
 @pytest.mark.parametrize(("q", "expected"), [(0, 0.7), (1, 0.803571), (2, 0.861842)])

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.optim import SGD
 
-from fedpca.core import Net
+from fedpca.core import Net, Order, Site, Verdict
 from fedpca.models import build
 from fedpca.params import params_of
 from fedpca.parts.step import GapGuided, descend
@@ -26,9 +26,14 @@ def bowl(weights: list[float]) -> tuple[Net, object]:
     return net, backward
 
 
+def site(net: Net, round: int = 1, rounds: int = 1) -> Site:
+    nobody = torch.empty(0, dtype=torch.int64)
+    return Site(net, torch.empty(0), nobody, {}, Order(round, rounds, Verdict()), torch.Generator())
+
+
 def stepped(step, weights=(1.0, 1.0), lr: float = 0.1) -> Net:
     net, backward = bowl(list(weights))
-    step(net, backward, SGD([net.weights], lr=lr))
+    step(site(net), backward, SGD([net.weights], lr=lr))
     return net
 
 
@@ -58,12 +63,12 @@ def test_what_is_taken_off_is_orthogonal_to_the_risen_gradient():
 
 
 def test_a_larger_loss_scale_changes_only_the_length():
-    def scaled(net, backward, optimizer):
+    def scaled(own, backward, optimizer):
         def louder() -> None:
             backward()
-            net.weights.grad.mul_(7)
+            own.net.weights.grad.mul_(7)
 
-        GapGuided(0.05, 0.1)(net, louder, optimizer)
+        GapGuided(0.05, 0.1)(own, louder, optimizer)
 
     assert (stepped(scaled).weights.grad / 7).tolist() == pytest.approx(
         stepped(GapGuided(0.05, 0.1)).weights.grad.tolist(), abs=1e-9
@@ -91,19 +96,19 @@ def deep():
 def test_weights_are_back_to_the_bit_before_the_step(deep):
     net, backward = deep
     before = params_of(net)
-    GapGuided(0.05, 0.1)(net, backward, SGD([net.weights], lr=0.0))
+    GapGuided(0.05, 0.1)(site(net), backward, SGD([net.weights], lr=0.0))
     assert torch.equal(params_of(net).weights, before.weights)
 
 
 def test_running_statistics_change_once_and_momentum_comes_back(deep):
     net, backward = deep
     other = build("resnet18", (1, 8, 8), 4, seed=1)
-    descend(net, backward, SGD([net.weights], lr=0.0))
+    descend(site(net), backward, SGD([net.weights], lr=0.0))
     once = params_of(net).buffers
     from fedpca.params import load
 
     load(net, params_of(other))
-    GapGuided(0.05, 0.1)(net, backward, SGD([net.weights], lr=0.0))
+    GapGuided(0.05, 0.1)(site(net), backward, SGD([net.weights], lr=0.0))
     assert torch.equal(params_of(net).buffers, once)
     assert {layer.momentum for layer in net.module.modules() if isinstance(layer, nn.BatchNorm2d)} == {0.1}
 
@@ -120,7 +125,7 @@ def test_both_passes_drop_the_same_units():
         nn.functional.cross_entropy(net(images), torch.tensor([0, 1] * 3)).backward()
 
     step, optimizer = GapGuided(0.05, 0.1), SGD([net.weights], lr=0.1)
-    step(net, backward, optimizer)
-    step(net, backward, optimizer)
+    step(site(net), backward, optimizer)
+    step(site(net), backward, optimizer)
     assert torch.equal(seen[0], seen[1])
     assert not torch.equal(seen[1], seen[2]), "the next batch has a mask of its own"

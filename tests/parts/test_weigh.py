@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpca.core import Params, Update, Verdict
-from fedpca.parts.aggregate import WeightedMean
+from fedpca.parts.aggregate import WeightedMean, WithoutTheMislabeled
 from fedpca.parts.weigh import ByCapacity, ByLoss, ByReliabilityAndCapacity, BySharpness, by_size
 
 TWELVE = [6.50, 6.52, 6.48, 6.51, 6.49, 6.53, 6.00, 5.98, 6.02, 6.42, 6.40, 6.44]
@@ -29,8 +29,8 @@ def shares(rule: WeightedMean, dispersions, sizes, reliabilities=None, groups=No
     fold = rule(state(-1), diagnosis)
     for i in range(count):
         fold.add(str(i), Update(state(i) if sizes[i] else None, sizes[i], reliabilities[i]))
-    result, weights = fold.finish()
-    return [weights[str(i)] for i in range(count)], result.weights.item()
+    outcome = fold.finish()
+    return [outcome.weights[str(i)] for i in range(count)], outcome.params.weights.item()
 
 
 def full(q: float, **options: object) -> WeightedMean:
@@ -68,7 +68,7 @@ def test_the_specifications_smoothing():
     weights, value = shares(rule, [1] * 4, [10, 10, 0, 0], last=[0.25] * 4)
     assert weights == pytest.approx([0.375, 0.375, 0.125, 0.125])
     assert value == pytest.approx(0.375 * 0 + 0.375 * 1 + 0.25 * -1)  # who trained on nothing stands for the old model
-    masked = WeightedMean(by_size, smoothing=0.5, exclude=True)
+    masked = WithoutTheMislabeled(WeightedMean(by_size, smoothing=0.5))
     groups = ["common", "common", "mislabeled", "mislabeled"]
     weights, value = shares(masked, [1] * 4, [10, 10, 0, 0], groups=groups, last=[0.25] * 4)
     assert weights == [0.5, 0.5, 0, 0]
@@ -141,7 +141,7 @@ def test_without_dispersions_size_decides():
     fold = full(3)(state(0), {})
     for client, size in (("a", 10), ("b", 30)):
         fold.add(client, Update(state(1), size))
-    assert fold.finish()[1] == {"a": 0.25, "b": 0.75}
+    assert fold.finish().weights == {"a": 0.25, "b": 0.75}
 
 
 def by_report(rule: WeightedMean, key: str, values, sizes=None, last=None) -> list[float]:
@@ -151,7 +151,7 @@ def by_report(rule: WeightedMean, key: str, values, sizes=None, last=None) -> li
     fold = rule(state(-1), diagnosis)
     for i, size in enumerate(sizes):
         fold.add(str(i), Update(state(i), size))
-    return list(fold.finish()[1].values())
+    return list(fold.finish().weights.values())
 
 
 def test_the_specifications_loss_weights():

@@ -16,9 +16,9 @@ from fedpca.core import ClientId, Shard
 from fedpca.data import split
 from fedpca.data.corrupt import constant, corrupt
 from fedpca.data.datasets import Dataset, Part
-from fedpca.data.noise import flip, mislabeled_clients, rounded
+from fedpca.data.noise import flip, mislabeled_clients
 from fedpca.faults import DataError
-from fedpca.scenario import DataSettings, Experiment, RareSettings
+from fedpca.scenario import DataSettings, Experiment, RareSettings, rounded
 
 Rows = NDArray[np.int64]
 Pixels = NDArray[np.uint8]  # (N, C, H, W)

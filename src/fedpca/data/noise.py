@@ -1,24 +1,15 @@
 """Wrong labels on purpose: which clients have them, and what they become."""
 
 from collections.abc import Collection, Sequence
-from math import floor
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedpca.faults import DataError
+from fedpca.scenario import rounded
 
 Labels = NDArray[np.int64]
-
-
-def rounded(number: float) -> int:
-    """The nearest whole number, halves upwards.
-
-    Python's `round` takes halves to the even neighbour, and 0.145 * 100 is a hair below 14.5: neither is what a reader
-    of the settings expects.
-    """
-    return floor(number + 0.5 + 1e-9)
 
 
 def flip(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
-from fedpca.core import ClientId, Diagnosis, Params, Update, Weights
+from fedpca.core import Aggregate, ClientId, Diagnosis, Fold, Outcome, Params, Update
 from fedpca.parts.weigh import Count, Weigh
 
 
@@ -16,28 +16,24 @@ class WeightedMean:
     """The mean of the states; updates are summed as they come, so memory does not grow with the clients.
 
     With smoothing b < 1 the weights are b new + (1 - b) last, from the second round of a stage on; for a client without
-    a last weight the new one counts as such. With `exclude` those judged mislabeled have weight zero, whatever they had
-    last. A client that keeps weight but trained on nothing contributes the old model.
+    a last weight the new one counts as such. A client that keeps weight but trained on nothing contributes the old
+    model.
     """
 
     weigh: Weigh
     smoothing: float = 1.0
-    exclude: bool = False
 
     def __call__(self, start: Params, diagnosis: Diagnosis) -> RunningMean:
         """An empty sum."""
-        excluded = {c for c, verdict in diagnosis.items() if self.exclude and verdict.group == "mislabeled"}
-        last = {c: v.weight for c, v in diagnosis.items() if v.weight is not None and c not in excluded}
-        return RunningMean(start, self.weigh(diagnosis), excluded, last if self.smoothing < 1 else {}, self.smoothing)
+        last = {c: v.weight for c, v in diagnosis.items() if v.weight is not None and self.smoothing < 1}
+        return RunningMean(start, self.weigh(diagnosis), last, self.smoothing)
 
 
 class RunningMean:
     """Weighted sums of states under way, in double precision: by new counts, last weights and newcomers' counts."""
 
-    def __init__(
-        self, start: Params, count: Count, excluded: set[ClientId], last: Mapping[ClientId, float], smoothing: float
-    ) -> None:
-        self.start, self.count, self.excluded, self.last = start, count, excluded, last
+    def __init__(self, start: Params, count: Count, last: Mapping[ClientId, float], smoothing: float) -> None:
+        self.start, self.count, self.last = start, count, last
         self.smoothing = smoothing if last else 1.0
         self.counts: dict[ClientId, float] = {}
         self.by_count = _zeros(start)
@@ -47,26 +43,26 @@ class RunningMean:
     def add(self, client: ClientId, update: Update) -> None:
         """Adds a state times its weights."""
         state = update.params or self.start
-        trained = update.params is not None and client not in self.excluded
-        self.counts[client] = self.count(client, update) if trained else 0.0
+        self.counts[client] = self.count(client, update) if update.params is not None else 0.0
         _accumulate(self.by_count, state, self.counts[client])
         if self.by_last is not None and self.of_newcomers is not None:
             _accumulate(self.by_last, state, self.last.get(client, 0.0))
             _accumulate(self.of_newcomers, state, 0.0 if client in self.last else self.counts[client])
 
-    def finish(self) -> tuple[Params, Weights | None]:
+    def finish(self) -> Outcome:
         """The mean and the weights; the start itself if nobody has weight."""
         fresh = sum(self.counts.values())
         kept = sum(self.last.get(client, 0.0) for client in self.counts)
         if fresh == 0 and kept == 0:
-            return self.start, dict.fromkeys(self.counts, 0.0)
+            return Outcome(self.start, dict.fromkeys(self.counts, 0.0))
         new, newcomer, old = self._factors(fresh, kept)
         weights = {
             client: new * count + (old * self.last[client] if client in self.last else newcomer * count)
             for client, count in self.counts.items()
         }
         sums = ((self.by_count, new), (self.of_newcomers, newcomer), (self.by_last, old))
-        return _as_state(_combined([(total, by) for total, by in sums if total is not None]), self.start), weights
+        mean = _combined([(total, by) for total, by in sums if total is not None])
+        return Outcome(as_state(mean, self.start), weights)
 
     def _factors(self, fresh: float, kept: float) -> tuple[float, float, float]:
         """What multiplies a count, a newcomer's count on top of it, and a last weight, so that all weights sum to 1."""
@@ -77,6 +73,39 @@ class RunningMean:
         arrived = sum(count for client, count in self.counts.items() if client not in self.last) / fresh
         rest = 1 - self.smoothing
         return self.smoothing / fresh, rest / fresh, rest * (1 - arrived) / kept
+
+
+@dataclass(frozen=True)
+class WithoutTheMislabeled:
+    """Another rule over the clients that are not judged mislabeled; those have weight zero, whatever they had last."""
+
+    rule: Aggregate
+
+    def __call__(self, start: Params, diagnosis: Diagnosis) -> ExcludingFold:
+        """The other rule's empty fold, and whom to keep from it."""
+        excluded = {client for client, verdict in diagnosis.items() if verdict.group == "mislabeled"}
+        return ExcludingFold(self.rule(start, diagnosis), excluded)
+
+
+class ExcludingFold:
+    """Passes on the updates of all but some."""
+
+    def __init__(self, inner: Fold, excluded: set[ClientId]) -> None:
+        self.inner, self.excluded = inner, excluded
+        self.order: list[ClientId] = []
+
+    def add(self, client: ClientId, update: Update) -> None:
+        """Passes an update on, or passes over it."""
+        self.order.append(client)
+        if client not in self.excluded:
+            self.inner.add(client, update)
+
+    def finish(self) -> Outcome:
+        """The other rule's outcome, with zeros for those passed over where it has weights."""
+        outcome = self.inner.finish()
+        if (weights := outcome.weights) is None:
+            return outcome
+        return replace(outcome, weights={client: weights.get(client, 0.0) for client in self.order})
 
 
 def _zeros(like: Params) -> Params:
@@ -97,7 +126,7 @@ def _combined(sums: Sequence[tuple[Params, float]]) -> Params:
     return total
 
 
-def _as_state(mean: Params, like: Params) -> Params:
+def as_state(mean: Params, like: Params) -> Params:
     """In the model's own types; counters rounded down, as truncation would."""
     return Params(
         mean.weights.to(like.weights.dtype),

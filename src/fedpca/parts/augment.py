@@ -1,15 +1,17 @@
-"""Random changes to a batch of training images that leave their labels true."""
+"""Random changes to a batch of training images: those that leave their labels true, and blends of two."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
 Augment = Callable[[Tensor, Generator], Tensor]  # images, random numbers -> images
+Blend = Callable[[Tensor, Tensor, int, Generator], tuple[Tensor, Tensor]]  # images, labels, classes, random numbers
 
 
 def unchanged(images: Tensor, rng: Generator) -> Tensor:
@@ -43,6 +45,30 @@ class CropFlip:
         column = left + torch.where(mirrored, width - 1 - column, column)
         offset: Tensor = row[:, :, None] * (width + 2 * self.pad) + column[:, None, :]
         return offset.flatten(1)
+
+
+def unblended(images: Tensor, labels: Tensor, classes: int, rng: Generator) -> tuple[Tensor, Tensor]:
+    """The images and labels (N,) as they are."""
+    return images, labels
+
+
+@dataclass(frozen=True)
+class Mixup:
+    """Each image blended with another of the batch, a the share of the first, drawn per batch from Beta(alpha, alpha).
+
+    The labels become shares of the classes (N, classes). After Zhang et al. 2018.
+    """
+
+    alpha: float = 1.0
+
+    def __call__(self, images: Tensor, labels: Tensor, classes: int, rng: Generator) -> tuple[Tensor, Tensor]:
+        """New images of the same type, whole pixel values staying whole, and the shares."""
+        seed, other = torch.randint(2**62, (), generator=rng), torch.randperm(len(images), generator=rng)
+        share = float(np.random.default_rng(int(seed)).beta(self.alpha, self.alpha))
+        mixed = torch.lerp(images[other].float(), images.float(), share)
+        mixed = mixed if images.is_floating_point() else mixed.round_()
+        hot = functional.one_hot(labels, classes).float()
+        return mixed.to(images.dtype), torch.lerp(hot[other], hot, share)
 
 
 def _format(images: Tensor) -> torch.memory_format:

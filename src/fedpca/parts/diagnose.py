@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from fedpca.core import ClientId, Diagnose, Diagnosis, Group, Report, Verdict
+from fedpca.core import ClientId, Diagnose, Diagnosis, Group, Report, Verdict, When
 from fedpca.parts.identify import Finding, Identify
 
 
-def remember(diagnosis: Diagnosis, reports: Mapping[ClientId, Report]) -> Diagnosis:
+def remember(diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
     """The same opinions, with each client's latest report beside the values it gave earlier."""
     known = dict(diagnosis)
     for client, report in reports.items():
@@ -25,10 +25,10 @@ class InTurn:
 
     parts: tuple[Diagnose, ...]
 
-    def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report]) -> Diagnosis:
+    def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
         """The last one's result."""
         for part in self.parts:
-            diagnosis = part(diagnosis, reports)
+            diagnosis = part(diagnosis, reports, when)
         return diagnosis
 
 
@@ -41,9 +41,9 @@ class NameGroups:
     threshold: float = 0.5  # of smoothed evidence, from which on a client is mislabeled
     least_confidence: float = 0.9
 
-    def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report]) -> Diagnosis:
+    def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
         """New opinions where the reports are of loss and dispersion; without findings the old ones stay."""
-        known = dict(remember(diagnosis, reports))
+        known = dict(remember(diagnosis, reports, when))
         if not any("dispersion" in report for report in reports.values()):
             return known
         findings = self.identify(reports) or {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import exp
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +13,7 @@ from torch import Tensor
 
 from fedpca.core import Samples, Site
 
-BatchLoss = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, logits, labels -> scalar
+BatchLoss = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, logits, labels or shares of classes -> scalar
 Loss = Callable[[Site, Samples], BatchLoss]
 
 
@@ -30,6 +32,73 @@ class LogitAdjusted:
         """The loss under the class shares of these samples."""
         shift = self.tau * log_prior(samples.labels, site.net.head.out_features)
         return lambda images, logits, labels: F.cross_entropy(logits + shift, labels)
+
+
+@dataclass(frozen=True)
+class StayNear:
+    """Another loss and, the more wrong labels a client is thought to have, the more the distance from the start.
+
+    strength s |w - w_0|, s the verdict's suspicion. Where the weights have not moved yet the term is left out: a norm
+    has no gradient at zero.
+    """
+
+    strength: float
+    loss: Loss = cross_entropy
+
+    def __call__(self, site: Site, samples: Samples) -> BatchLoss:
+        """The loss around the weights that the model holds now."""
+        plain, pull = self.loss(site, samples), self.strength * (site.order.verdict.suspicion or 0.0)
+        if pull == 0:
+            return plain
+        start = site.net.weights.detach().clone()
+
+        def total(images: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
+            distance = (site.net.weights - start).norm()
+            return plain(images, logits, labels) + (pull * distance if distance.item() > 0 else 0.0)
+
+        return total
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """Another loss; for clients judged mislabeled, partly agreement with the global model in place of their labels.
+
+    l KL(softmax(g / temperature) || p) + (1 - l) CE(p, y), g the global model's logits, p the model's probabilities,
+    logit-adjusted where asked for. l rises from most e^-5 in round `begin` to `most` in round `end`, both from 0.
+    """
+
+    most: float = 0.8
+    temperature: float = 0.8
+    begin: int = 10
+    end: int = 49
+    adjusted: bool = True
+    otherwise: Loss = cross_entropy
+
+    def __call__(self, site: Site, samples: Samples) -> BatchLoss:
+        """The loss against a frozen copy of the model as it is now."""
+        if site.order.verdict.group != "mislabeled":
+            return self.otherwise(site, samples)
+        teacher = copy.deepcopy(site.net.module).eval().requires_grad_(False)
+        shift = log_prior(samples.labels, site.net.head.out_features) if self.adjusted else torch.zeros(())
+        share = self.share(site.order.round - 1)
+
+        def total(images: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
+            with torch.no_grad():
+                soft = (teacher(images) / self.temperature).softmax(dim=1)
+            return distillation(logits + shift, soft, labels, share)
+
+        return total
+
+    def share(self, round: int) -> float:
+        """l of a round, counted from 0."""
+        ahead = 1 - (min(max(round, self.begin), self.end) - self.begin) / (self.end - self.begin)
+        return self.most * exp(-5 * ahead**2)
+
+
+def distillation(logits: Tensor, soft: Tensor, labels: Tensor, share: float) -> Tensor:
+    """share KL(soft || p) + (1 - share) CE(p, labels), batch means."""
+    apart = F.kl_div(logits.log_softmax(dim=1), soft, reduction="batchmean")
+    return share * apart + (1 - share) * F.cross_entropy(logits, labels)
 
 
 def log_prior(labels: Tensor, classes: int) -> Tensor:

@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from fedpca.core import Report, ReportPart, Site
 from fedpca.parts.augment import Augment, unchanged
+from fedpca.parts.step import grown
 
 BATCH = (
     128  # rows of a pass without gradients; larger ones leave the cache and take 1.6 times as long with convolutions
@@ -31,17 +32,18 @@ class Sharpness:
     """`sharpness`: how much the mean loss rises at the worst point within `radius` of the weights, to first order."""
 
     radius: float = 0.05
+    growth: float = 0.0  # the radius grows as in `GapGuided`
 
     def __call__(self, site: Site) -> Report:
         """The rise, at least 1e-10; the model is left as it was."""
-        net = site.net
+        net, radius = site.net, grown(self.radius, self.growth, site.order)
         assert net.weights.grad is not None
         net.weights.grad.zero_()
         with torch.enable_grad():
             before = _summed_loss(site, backward=True)
         here = net.weights.detach().clone()
         slope = net.weights.grad
-        net.weights.data.add_(slope, alpha=self.radius / (slope.norm().item() + 1e-12))
+        net.weights.data.add_(slope, alpha=radius / (slope.norm().item() + 1e-12))
         after = _summed_loss(site)
         net.weights.data.copy_(here)
         return {"sharpness": max((after - before) / len(site.y), 1e-10)}

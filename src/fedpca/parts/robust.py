@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedpca.core import ClientId, Diagnosis, Params, Update, Weights
+from fedpca.core import ClientId, Diagnosis, Outcome, Params, Update
+from fedpca.parts.aggregate import as_state
 
 BLOCK = 1 << 18  # entries of each client's vector at a time
 
 
-class _Kept:
+class Kept:
     """The updates of those who trained, as they come."""
 
     def __init__(self, start: Params) -> None:
@@ -34,20 +35,38 @@ class _Kept:
             place = slice(begin, begin + BLOCK)
             yield place, torch.stack([v[place] for v in vectors])
 
+    def gram(self) -> Tensor:
+        """Inner products (K, K) of the clients' steps; from the start, so that near-equal models keep their digits."""
+        gram = torch.zeros(len(self.states), len(self.states), dtype=torch.float64)
+        for place, rows in self.blocks("weights"):
+            steps = (rows - self.start.weights[place]).double()
+            gram += steps @ steps.T
+        return gram
+
+    def mean(self, shares: Tensor) -> Params:
+        """The mean of the states with shares (K,) that sum to 1."""
+        return as_state(Params(*(self._mean(name, shares) for name in ("weights", "buffers", "counters"))), self.start)
+
+    def _mean(self, vector: str, shares: Tensor) -> Tensor:
+        result = torch.empty(len(getattr(self.start, vector)), dtype=torch.float64)
+        for place, rows in self.blocks(vector):
+            result[place] = shares @ rows.double()
+        return result
+
 
 def coordinate_median(start: Params, diagnosis: Diagnosis) -> MedianFold:
     """Per entry the median of the clients' states, sizes ignored (Yin et al. 2018)."""
     return MedianFold(start)
 
 
-class MedianFold(_Kept):
+class MedianFold(Kept):
     """States waiting for their median."""
 
-    def finish(self) -> tuple[Params, Weights | None]:
+    def finish(self) -> Outcome:
         """The median: the mean of the two middle values for an even number, the lower of them for counters."""
         if not self.states:
-            return self.start, None
-        return Params(*(self._median(name) for name in ("weights", "buffers", "counters"))), None
+            return Outcome(self.start)
+        return Outcome(Params(*(self._median(name) for name in ("weights", "buffers", "counters"))))
 
     def _median(self, vector: str) -> Tensor:
         result = torch.empty_like(getattr(self.start, vector))
@@ -71,37 +90,19 @@ class GeometricMedian:
         return GeometricFold(start, self)
 
 
-class GeometricFold(_Kept):
+class GeometricFold(Kept):
     """States waiting for their geometric median."""
 
     def __init__(self, start: Params, rule: GeometricMedian) -> None:
         super().__init__(start)
         self.rule = rule
 
-    def finish(self) -> tuple[Params, Weights | None]:
+    def finish(self) -> Outcome:
         """The median; it is a mean of the states, and buffers and counters are averaged with the same weights."""
         if not self.states:
-            return self.start, None
-        betas = geometric_weights(self._gram(), torch.tensor(list(self.sizes.values())).double(), self.rule)
-        mean = {name: self._mean(name, betas) for name in ("weights", "buffers", "counters")}
-        counters = (mean["counters"] + 1e-9).floor().to(self.start.counters.dtype)
-        return Params(
-            mean["weights"].to(self.start.weights.dtype), mean["buffers"].to(self.start.buffers.dtype), counters
-        ), None
-
-    def _gram(self) -> Tensor:
-        """Inner products (K, K) of the clients' steps; from the start, so that near-equal models keep their digits."""
-        gram = torch.zeros(len(self.states), len(self.states), dtype=torch.float64)
-        for place, rows in self.blocks("weights"):
-            steps = (rows - self.start.weights[place]).double()
-            gram += steps @ steps.T
-        return gram
-
-    def _mean(self, vector: str, betas: Tensor) -> Tensor:
-        result = torch.empty(len(getattr(self.start, vector)), dtype=torch.float64)
-        for place, rows in self.blocks(vector):
-            result[place] = betas @ rows.double()
-        return result
+            return Outcome(self.start)
+        sizes = torch.tensor(list(self.sizes.values())).double()
+        return Outcome(self.mean(geometric_weights(self.gram(), sizes, self.rule)))
 
 
 def geometric_weights(gram: Tensor, sizes: Tensor, rule: GeometricMedian) -> Tensor:

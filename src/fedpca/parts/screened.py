@@ -7,7 +7,7 @@ from heapq import heappush, heappushpop
 
 import torch
 
-from fedpca.core import ClientId, Diagnosis, Fold, Params, Update, Verdict, Weights
+from fedpca.core import ClientId, Diagnosis, Fold, Outcome, Params, Update, Verdict
 from fedpca.parts.aggregate import WeightedMean
 from fedpca.parts.weigh import by_size
 
@@ -46,13 +46,13 @@ class DynamicFold:
         self.steps.add_(step, alpha=loss**q)
         self.bound += q * loss ** (q - 1) * step.square().sum().item() + loss**q / lr
 
-    def finish(self) -> tuple[Params, Weights | None]:
+    def finish(self) -> Outcome:
         """The start less the summed steps over the summed bounds."""
-        averaged, _ = self.mean.finish()
+        averaged = self.mean.finish().params
         if self.bound == 0:
-            return self.start, None
+            return Outcome(self.start)
         weights = (self.start.weights.double() - self.steps / self.bound).to(self.start.weights.dtype)
-        return Params(weights, averaged.buffers, averaged.counters), None
+        return Outcome(Params(weights, averaged.buffers, averaged.counters))
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,10 @@ class ScreenedFold:
             _, _, passed, kept = heappushpop(self.longest, entry)
             self.inner.add(passed, kept)
 
-    def finish(self) -> tuple[Params, Weights | None]:
+    def finish(self) -> Outcome:
         """The mean of those passed on; the held back have weight zero."""
-        params, weights = self.inner.finish()
-        return params, {client: (weights or {}).get(client, 0.0) for client in self.order}
+        outcome = self.inner.finish()
+        return Outcome(outcome.params, {client: (outcome.weights or {}).get(client, 0.0) for client in self.order})
 
 
 def _number(diagnosis: Diagnosis, client: ClientId, key: str) -> float:

@@ -11,8 +11,14 @@ from fedpca.parts.report import passes
 
 
 def everything(site: Site) -> Samples:
-    """All samples under their given labels."""
+    """All samples under the labels in use: the given ones unless the client has corrected them."""
     return Samples(torch.arange(len(site.y)), site.y)
+
+
+def nothing() -> Samples:
+    """No samples."""
+    none = torch.empty(0, dtype=torch.int64)
+    return Samples(none, none)
 
 
 @dataclass(frozen=True)
@@ -23,10 +29,7 @@ class NothingOfTheMislabeled:
 
     def __call__(self, site: Site) -> Samples:
         """The samples."""
-        if site.order.verdict.group != "mislabeled":
-            return self.otherwise(site)
-        none = torch.empty(0, dtype=torch.int64)
-        return Samples(none, none)
+        return nothing() if site.order.verdict.group == "mislabeled" else self.otherwise(site)
 
 
 @dataclass(frozen=True)

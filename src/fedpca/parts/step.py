@@ -11,17 +11,17 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
-from fedpca.core import Net
+from fedpca.core import Net, Order, Site
 
 Backward = Callable[[], None]  # adds the gradient of one batch's loss, at the present weights, to `net.weights.grad`
-Step = Callable[[Net, Backward, Optimizer], None]
+Step = Callable[[Site, Backward, Optimizer], None]
 
 TINY = 1e-12
 
 
-def descend(net: Net, backward: Backward, optimizer: Optimizer) -> None:
+def descend(site: Site, backward: Backward, optimizer: Optimizer) -> None:
     """One plain step down the gradient."""
-    gradient(net, backward)
+    gradient(site.net, backward)
     optimizer.step()
 
 
@@ -30,18 +30,20 @@ class GapGuided:
     """GSAM (Zhuang et al. 2022): down the gradient at the worst point nearby, and a little up what is across it.
 
     With g here and g' there the direction is g' - alpha (g - its projection on g'). With alpha = 0 it is SAM, with
-    radius = 0 plain descent.
+    radius = 0 plain descent. The radius grows as (round / rounds)^growth up to `radius`; 0: it is constant.
     """
 
     radius: float = 0.05
     alpha: float = 0.1
+    growth: float = 0.0
 
     @torch.no_grad()
-    def __call__(self, net: Net, backward: Backward, optimizer: Optimizer) -> None:
+    def __call__(self, site: Site, backward: Backward, optimizer: Optimizer) -> None:
         """Two passes over the batch, one step."""
+        net, radius = site.net, grown(self.radius, self.growth, site.order)
         masks = torch.get_rng_state() if net.draws else None
         here, plain = net.weights.clone(), gradient(net, backward).clone()
-        net.weights.add_(plain, alpha=self.radius / (plain.norm().item() + TINY))
+        net.weights.add_(plain, alpha=radius / (plain.norm().item() + TINY))
         if masks is not None:  # the second pass must drop the same units
             torch.set_rng_state(masks)
         with _frozen_statistics(net):
@@ -51,6 +53,11 @@ class GapGuided:
         along = torch.dot(plain, risen).item() / (length * (length + TINY) or TINY)
         risen.mul_(1 + self.alpha * along).add_(plain, alpha=-self.alpha)  # risen - alpha (plain - along risen)
         optimizer.step()
+
+
+def grown(radius: float, growth: float, order: Order) -> float:
+    """The radius of a round."""
+    return radius * float((order.round / order.rounds) ** growth)
 
 
 def gradient(net: Net, backward: Backward) -> Tensor:

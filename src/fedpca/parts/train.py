@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
 from torch.optim import SGD, Adam, Optimizer
 
-from fedpca.core import Net, Samples, Site, Update
+from fedpca.core import Net, Params, Report, Samples, Site, Update
 from fedpca.params import params_of
-from fedpca.parts.augment import Augment, unchanged
+from fedpca.parts.augment import Augment, Blend, unblended, unchanged
 from fedpca.parts.loss import Loss, cross_entropy
 from fedpca.parts.step import Step, descend
+
+After = Callable[[Site, Params], Report]  # on the client, its new model in eval mode; what it sends of it as well
+
+
+def nothing(site: Site, params: Params) -> Report:
+    """Nothing more than the weights."""
+    return {}
 
 
 @dataclass(frozen=True)
@@ -40,8 +47,10 @@ class LocalTraining:
     batch: int
     epochs: int
     augment: Augment = unchanged
+    blend: Blend = unblended
     loss: Loss = cross_entropy
     step: Step = descend
+    after: After = nothing
 
     def __call__(self, site: Site, samples: Samples) -> Update:
         """The client's new weights."""
@@ -51,14 +60,17 @@ class LocalTraining:
         optimizer, loss_of = self.descent(site.net), self.loss(site, samples)
         for picks in self._batches(len(samples.rows), site.rng):
             images = self.augment(site.x[samples.rows[picks]], site.rng)
-            labels = samples.labels[picks]
+            images, labels = self.blend(images, samples.labels[picks], site.net.head.out_features, site.rng)
 
             def backward(images: Tensor = images, labels: Tensor = labels) -> None:
                 loss_of(images, site.net(images), labels).backward()  # type: ignore[no-untyped-call]
 
-            self.step(site.net, backward, optimizer)
+            self.step(site, backward, optimizer)
         site.net.module.eval()
-        return Update(params_of(site.net), len(samples.rows), samples.reliability)
+        params = params_of(site.net)
+        with torch.no_grad():
+            report = self.after(site, params)
+        return Update(params, len(samples.rows), samples.reliability, report)
 
     def _batches(self, count: int, rng: Generator) -> Iterator[Tensor]:
         """Rows of each step; a last batch of one is passed over, since batch norm cannot train on it."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedpca.catalogue import METHODS
 from fedpca.faults import RunError
+from fedpca.lookup import entry, parse
 from fedpca.scenario import Experiment, leaves, read_experiment
 
 
@@ -43,10 +43,13 @@ class Run:
 
     def changed(self) -> dict[str, object]:
         """The method's settings that differ from its defaults; nested ones with dotted names."""
-        entry = METHODS.get(self.method)
-        default = leaves(entry.settings().model_dump(mode="json")) if entry else {}
-        given = leaves(self.settings.method.get(self.method, {}))
-        return {key: value for key, value in given.items() if value != default.get(key)}
+        changed: dict[str, object] = {}
+        for table in parse(self.method).tables():
+            default = leaves(entry(table).settings().model_dump(mode="json"))
+            given = leaves(self.settings.method.get(table, {}))
+            prefix = "" if table == self.method else f"{table}."
+            changed |= {f"{prefix}{key}": value for key, value in given.items() if value != default.get(key)}
+        return changed
 
     def label(self) -> str:
         """The method's name, with its settings where they are not the defaults."""

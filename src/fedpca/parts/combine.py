@@ -1,0 +1,184 @@
+"""Two methods in one: each keeps to its own side of the client's memory, of the reports and of the verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from typing import Concatenate, Generic, ParamSpec, TypeVar
+
+from torch import Tensor
+
+from fedpca.core import (
+    LABELS,
+    Aggregate,
+    ClientId,
+    Diagnose,
+    Diagnosis,
+    Enter,
+    Fold,
+    Outcome,
+    Params,
+    Report,
+    Site,
+    Update,
+    Verdict,
+    When,
+)
+
+Rest = ParamSpec("Rest")
+Result = TypeVar("Result")
+
+
+class OwnMemory(MutableMapping[str, Tensor]):
+    """What one side keeps on a client, under its own names; corrected labels alone are both sides'."""
+
+    def __init__(self, whole: MutableMapping[str, Tensor], side: str) -> None:
+        self.whole, self.side = whole, side
+
+    def _key(self, key: str) -> str:
+        return key if key == LABELS else f"{self.side}/{key}"
+
+    def __getitem__(self, key: str) -> Tensor:
+        return self.whole[self._key(key)]
+
+    def __setitem__(self, key: str, value: Tensor) -> None:
+        self.whole[self._key(key)] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self.whole[self._key(key)]
+
+    def __iter__(self) -> Iterator[str]:
+        prefix = f"{self.side}/"
+        return (key.removeprefix(prefix) for key in list(self.whole) if key == LABELS or key.startswith(prefix))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def own_site(site: Site, side: str) -> Site:
+    """What one side's code may see: its memory, its verdict, and what it made of the last round under the name ""."""
+    made = {"": site.order.sides[side]} if side in site.order.sides else {}
+    order = replace(site.order, verdict=site.order.verdict.sides.get(side, Verdict()), sides=made)
+    return replace(site, memory=OwnMemory(site.memory, side), order=order)
+
+
+def of_side(diagnosis: Diagnosis, side: str) -> Diagnosis:
+    """The opinions of one of several combined methods."""
+    return {client: verdict.sides.get(side, Verdict()) for client, verdict in diagnosis.items()}
+
+
+@dataclass(frozen=True)
+class Sided(Generic[Rest, Result]):
+    """A client's part of one side: selection, loss or step."""
+
+    side: str
+    part: Callable[Concatenate[Site, Rest], Result]
+
+    def __call__(self, site: Site, *rest: Rest.args, **named: Rest.kwargs) -> Result:
+        """What the part makes of its own side."""
+        return self.part(own_site(site, self.side), *rest, **named)
+
+
+@dataclass(frozen=True)
+class SidedReports(Generic[Rest]):
+    """Reports of several sides in one, each number under its side's name."""
+
+    parts: tuple[tuple[str, Callable[Concatenate[Site, Rest], Report]], ...]  # side, part
+
+    def __call__(self, site: Site, *rest: Rest.args, **named: Rest.kwargs) -> Report:
+        """All numbers."""
+        told = {side: part(own_site(site, side), *rest, **named) for side, part in self.parts}
+        return {f"{side}/{key}": value for side, report in told.items() for key, value in report.items()}
+
+
+@dataclass(frozen=True)
+class SidedDiagnose:
+    """Each side's opinion of what was reported to it; a client's group is the last one that a side names."""
+
+    parts: tuple[tuple[str, Diagnose], ...]  # side, part
+
+    def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
+        """The opinions, each side's own inside the common one."""
+        known = dict(diagnosis)
+        for side, part in self.parts:
+            own = {client: _stripped(report, f"{side}/") for client, report in reports.items()}
+            for client, verdict in part(of_side(known, side), own, when).items():
+                known[client] = _with_side(known.get(client, Verdict()), side, verdict)
+        return known
+
+
+def _stripped(report: Report, prefix: str) -> Report:
+    return {key.removeprefix(prefix): value for key, value in report.items() if key.startswith(prefix)}
+
+
+def _with_side(whole: Verdict, side: str, own: Verdict) -> Verdict:
+    return replace(
+        whole,
+        group=own.group or whole.group,
+        suspicion=whole.suspicion if own.suspicion is None else own.suspicion,
+        report={**whole.report, **own.report},
+        sides={**whole.sides, side: own},
+    )
+
+
+@dataclass(frozen=True)
+class SidedEnter:
+    """What becomes of the opinions of those sides of which a stage begins."""
+
+    parts: tuple[tuple[str, Enter], ...]  # side, part
+
+    def __call__(self, diagnosis: Diagnosis) -> Diagnosis:
+        """The opinions with these sides' renewed."""
+        known = dict(diagnosis)
+        for side, part in self.parts:
+            for client, verdict in part(of_side(known, side)).items():
+                known[client] = replace(known[client], sides={**known[client].sides, side: verdict})
+        return known
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """The mean of two rules' results from the same updates, `share` the part of the first; counters are the first's."""
+
+    first: tuple[str, Aggregate]  # its side, and the rule
+    second: tuple[str, Aggregate]
+    share: float = 0.5
+
+    def __call__(self, start: Params, diagnosis: Diagnosis) -> MixedFold:
+        """Two empty folds, each with its own side's opinions."""
+        folds = {side: rule(start, of_side(diagnosis, side)) for side, rule in (self.first, self.second)}
+        return MixedFold(folds, self.share)
+
+
+class MixedFold:
+    """Two aggregations of the same updates under way."""
+
+    def __init__(self, folds: Mapping[str, Fold], share: float) -> None:
+        self.folds, self.share = folds, share
+
+    def add(self, client: ClientId, update: Update) -> None:
+        """Gives the update to both."""
+        for fold in self.folds.values():
+            fold.add(client, update)
+
+    def finish(self) -> Outcome:
+        """The mean of both states, and of the weights where both rules have them."""
+        sides = {side: fold.finish() for side, fold in self.folds.items()}
+        one, two = sides.values()
+        params = replace(
+            one.params,
+            weights=_between(two.params.weights, one.params.weights, self.share),
+            buffers=_between(two.params.buffers, one.params.buffers, self.share),
+        )
+        if one.weights is None or two.weights is None:
+            return Outcome(params, sides=sides)
+        shares = {
+            client: self.share * one.weights.get(client, 0.0) + (1 - self.share) * two.weights.get(client, 0.0)
+            for client in {**one.weights, **two.weights}
+        }
+        return Outcome(params, shares, sides=sides)
+
+
+def _between(start: Tensor, end: Tensor, share: float) -> Tensor:
+    """`share` of the way from start to end; equal vectors stay equal to the bit."""
+    return start.double().lerp_(end.double(), share).to(start.dtype)

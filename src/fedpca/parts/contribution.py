@@ -1,0 +1,132 @@
+"""Weights by contribution: who moves another way than the others, and whom a model without him would fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedpca.core import ClientId, Diagnosis, Outcome, Params, Report, Site, Verdict
+from fedpca.params import load, params_of
+from fedpca.parts.report import passes
+from fedpca.parts.robust import Kept
+
+FULL = 1 - 1e-6  # a share above this counts as this, so that what the others made stays computable
+
+
+def keep_state(site: Site, params: Params) -> Report:
+    """Nothing to send; the client keeps what it sent, to take it out of the next global model."""
+    site.memory["weights"], site.memory["buffers"] = params.weights, params.buffers
+    site.memory["round"] = torch.tensor(site.order.round)
+    return {}
+
+
+def accuracy_without_own(site: Site) -> Report:
+    """`others`: balanced accuracy, on the client's data, of the global model without the client's last update.
+
+    Nothing where the client took no part in the last round.
+    """
+    share, last = site.order.verdict.weight, site.memory.get("round")
+    if share is None or last is None or int(last) != site.order.round - 1:
+        return {}
+    here = params_of(site.net)
+    load(site.net, without(site.order.sides.get("", here), site.memory["weights"], site.memory["buffers"], share))
+    predicted = torch.cat([logits.argmax(dim=1) for _, logits in passes(site)])
+    load(site.net, here)
+    return {"others": balanced_accuracy(predicted, site.y)}
+
+
+def without(mean: Params, weights: Tensor, buffers: Tensor, share: float) -> Params:
+    """The mean of the other states, given the mean of all and one state's share in it."""
+    share = min(share, FULL)
+
+    def others(all_of_them: Tensor, own: Tensor) -> Tensor:
+        return ((all_of_them.double() - share * own.double()) / (1 - share)).to(all_of_them.dtype)
+
+    return Params(others(mean.weights, weights), others(mean.buffers, buffers), mean.counters)
+
+
+def balanced_accuracy(predicted: Tensor, labels: Tensor) -> float:
+    """The mean over the classes that occur of the share of their samples that are predicted as labelled."""
+    counts = torch.bincount(labels)
+    hits = torch.bincount(labels[predicted == labels], minlength=len(counts))
+    return (hits[counts > 0].double() / counts[counts > 0]).mean().item()
+
+
+@dataclass(frozen=True)
+class ByContribution:
+    """The mean with shares of d e or d + e, averaged over rounds; it needs all updates at once.
+
+    d_k = 1 - the mean over rounds of the cosine between a client's step and the other steps' mean; e_k = 1 - the mean
+    over rounds of `others`, the first round counting as zero; both over their sums. What cannot be told is even.
+    """
+
+    mode: Literal["times", "plus"] = "times"
+    averaged: bool = True  # False: this round's shares alone, each at least 1e-3
+
+    def __call__(self, start: Params, diagnosis: Diagnosis) -> ContributionFold:
+        """An empty collection."""
+        return ContributionFold(start, diagnosis, self)
+
+
+class ContributionFold(Kept):
+    """States waiting to be weighed against each other."""
+
+    def __init__(self, start: Params, diagnosis: Diagnosis, rule: ByContribution) -> None:
+        super().__init__(start)
+        self.diagnosis, self.rule = diagnosis, rule
+
+    def finish(self) -> Outcome:
+        """The mean, its shares, and the running means that the next round goes on from."""
+        if not self.states:
+            return Outcome(self.start, {}, shown=True)
+        before = [self.diagnosis.get(client, Verdict()) for client in self.states]
+        last = _shares(torch.tensor([verdict.weight or 0.0 for verdict in before]).double())
+        scores = [verdict.report.get("others", 0.0) for verdict in before]
+        seen = {"direction": cosines_to_others(self.gram(), last), "others": torch.tensor(scores).double()}
+        means = {key: _running(before, key, values) for key, values in seen.items()}
+        fresh = contributions(means["direction"], means["others"], self.rule.mode)
+        means["share"] = _running(before, "share", fresh)
+        shares = _shares(means["share"] if self.rule.averaged else fresh.clamp_min(1e-3))
+        return Outcome(self.mean(shares), self._by_client(shares), self._notes(means), shown=True)
+
+    def _by_client(self, values: Tensor) -> dict[ClientId, float]:
+        return dict(zip(self.states, values.tolist(), strict=True))
+
+    def _notes(self, means: dict[str, Tensor]) -> dict[ClientId, dict[str, float]]:
+        columns = {key: self._by_client(values) for key, values in means.items()}
+        rounds = {client: self.diagnosis.get(client, Verdict()).notes.get("rounds", 0) + 1 for client in self.states}
+        return {c: {"rounds": rounds[c], **{key: column[c] for key, column in columns.items()}} for c in self.states}
+
+
+def cosines_to_others(gram: Tensor, shares: Tensor) -> Tensor:
+    """Per client (K,) the cosine between its step and the shared sum of the other steps; 0 where either is zero.
+
+    All of it follows from the steps' inner products (K, K).
+    """
+    own, along = gram.diagonal(), gram @ shares
+    towards = along - shares * own
+    others = (shares @ along - 2 * shares * along + shares.square() * own).clamp_min(0)
+    lengths = (own * others).sqrt()
+    return torch.where(lengths > 1e-12 * own, towards / lengths, 0.0).clamp(-1, 1)
+
+
+def contributions(directions: Tensor, others: Tensor, mode: str) -> Tensor:
+    """Shares (K,) from mean cosines and mean scores."""
+    apart, failed = _shares(1 - directions), _shares(1 - others)
+    return _shares(apart * failed if mode == "times" else apart + failed)
+
+
+def _shares(values: Tensor) -> Tensor:
+    """Values over their sum, those below zero as zero; even if that leaves nothing."""
+    values = values.clamp_min(0)
+    return values / values.sum() if values.sum() > 1e-12 else torch.full_like(values, 1 / len(values))
+
+
+def _running(before: list[Verdict], key: str, values: Tensor) -> Tensor:
+    """Means over all rounds so far, from those before and this round's values."""
+    counts = torch.tensor([verdict.notes.get("rounds", 0) + 1 for verdict in before]).double()
+    means = torch.tensor([verdict.notes.get(key, 0.0) for verdict in before]).double()
+    return means + (values - means) / counts

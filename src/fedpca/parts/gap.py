@@ -1,0 +1,92 @@
+"""Weights by generalisation gap: who loses when going from the own model to the global one gets more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from fedpca.core import ClientId, Diagnosis, Params, Report, Site, When
+from fedpca.parts.diagnose import remember
+from fedpca.parts.report import passes
+from fedpca.parts.weigh import Count
+
+Measure = Literal["loss", "accuracy"]
+
+
+@dataclass(frozen=True)
+class KeepOwnLevel:
+    """Nothing to send; the client keeps how badly its own new model does on its data."""
+
+    measure: Measure = "loss"
+
+    def __call__(self, site: Site, params: Params) -> Report:
+        """An empty report."""
+        site.memory["own"] = torch.tensor([site.order.round, badness(site)[self.measure]], dtype=torch.float64)
+        return {}
+
+
+@dataclass(frozen=True)
+class Gap:
+    """`loss` of the global model and, for who trained last round, `gap`: how much worse it does than the own model."""
+
+    measure: Measure = "loss"
+
+    def __call__(self, site: Site) -> Report:
+        """The numbers."""
+        here, own = badness(site), site.memory.get("own")
+        if own is None or int(own[0]) != site.order.round - 1:
+            return {"loss": here["loss"]}
+        return {"loss": here["loss"], "gap": here[self.measure] - float(own[1])}
+
+
+def badness(site: Site) -> dict[str, float]:
+    """Mean loss, and accuracy with its sign turned: in both more is worse."""
+    logits = torch.cat([logits for _, logits in passes(site)])
+    hits = (logits.argmax(dim=1) == site.y).double().mean().item()
+    return {"loss": cross_entropy(logits, site.y).item(), "accuracy": -hits}
+
+
+@dataclass(frozen=True)
+class RaiseByGap:
+    """Moves each client's note `share` by its gap, in steps that shrink to nothing over the run."""
+
+    step: float = 0.05
+    centred: bool = True
+
+    def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
+        """The shares moved, among those who report a gap and are not judged mislabeled."""
+        known = dict(remember(diagnosis, reports, when))
+        given = {client: report.get("gap") for client, report in reports.items()}
+        gaps = {c: gap for c, gap in given.items() if isinstance(gap, float) and known[c].group != "mislabeled"}
+        shares = {client: known[client].notes.get("share", 1.0) for client in gaps}
+        step = self.step * (1 - (when.round - 1) / when.rounds)
+        for client, share in raised(shares, gaps, step, self.centred).items():
+            known[client] = replace(known[client], notes={**known[client].notes, "share": share})
+        return known
+
+
+def raised(
+    shares: Mapping[ClientId, float], gaps: Mapping[ClientId, float], step: float, centred: bool = True
+) -> Mapping[ClientId, float]:
+    """Shares, 1 on average, moved by up to `step` in the direction of the gaps, then set to 1 on average again.
+
+    Those that fall below zero are zero; equal gaps move nothing if the gaps are centred.
+    """
+    middle = sum(gaps.values()) / len(gaps) if gaps and centred else 0.0
+    moves = {client: gap - middle for client, gap in gaps.items()}
+    largest = max(map(abs, moves.values()), default=0.0)
+    if largest == 0:
+        return shares
+    moved = {client: share + step * moves[client] / largest for client, share in shares.items()}
+    mean = sum(moved.values()) / len(moved)
+    return {client: max(share / mean, 0.0) for client, share in moved.items()}
+
+
+def by_share(diagnosis: Diagnosis) -> Count:
+    """The client's note `share`; 1 before there is one."""
+    shares = {client: verdict.notes.get("share", 1.0) for client, verdict in diagnosis.items()}
+    return lambda client, update: shares.get(client, 1.0)

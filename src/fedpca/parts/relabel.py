@@ -1,0 +1,159 @@
+"""Wrong labels found by how scattered a client's predictions are, and corrected where the global model is sure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from fedpca.core import LABELS, ClientId, Diagnosis, Params, Report, Samples, Site, Verdict, When
+from fedpca.parts.diagnose import remember
+from fedpca.parts.mixture import fit
+from fedpca.parts.report import passes
+from fedpca.parts.select import everything, nothing
+
+MOST = 1e3  # local dimensions above this count as this: ties among saturated predictions give millions
+TINY = 1e-6
+ROWS = 1024  # of a distance matrix at a time
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """`lid`: mean local intrinsic dimension of the own new model's predictions; the client keeps its losses."""
+
+    neighbours: int = 20
+
+    def __call__(self, site: Site, params: Params) -> Report:
+        """The number; each sample's loss goes into the memory, for `CorrectWorst` to use in the next round."""
+        logits = torch.cat([logits for _, logits in passes(site)]).double()
+        site.memory["losses"] = cross_entropy(logits, site.y, reduction="none")
+        return {"lid": local_dimensions(logits.softmax(dim=1), self.neighbours).mean().item()}
+
+
+def local_dimensions(points: Tensor, neighbours: int) -> Tensor:
+    """Local intrinsic dimension (N,) around each point (N, D): -k / sum_j ln(d_j / d_k) over its k nearest others.
+
+    In double precision; points at distance zero do not count as neighbours; between 0 and `MOST`. After Amsaleg et al.
+    2015. 0 for a point without neighbours.
+    """
+    points = points.double()
+    count = min(neighbours, len(points) - 1)
+    if count < 1:
+        return torch.zeros(len(points), dtype=torch.float64)
+    found = []
+    for rows in torch.split(points, ROWS):
+        apart = torch.cdist(rows, points, compute_mode="donot_use_mm_for_euclid_dist")
+        nearest = torch.where(apart > 0, apart, torch.inf).topk(count, dim=1, largest=False).values  # ascending
+        there = nearest.isfinite()
+        farthest = torch.where(there, nearest, 0.0).amax(dim=1, keepdim=True)
+        logs = torch.where(there, nearest / (farthest + TINY), 1.0).log().sum(dim=1)
+        found.append(-there.sum(dim=1) / (logs + TINY))
+    values = torch.cat(found)
+    return torch.where(values < 0, MOST, values).clamp(0, MOST)  # a sum of equal distances may end above zero
+
+
+@dataclass(frozen=True)
+class FindScattered:
+    """Mislabeled are the clients in the upper of two groups of summed `lid`; `noise` is the suspicion."""
+
+    def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
+        """New groups after training, new suspicions after reports."""
+        known = dict(remember(diagnosis, reports, when))
+        for client, report in reports.items():
+            notes = known[client].notes
+            if isinstance(lid := report.get("lid"), float):
+                known[client] = replace(known[client], notes={**notes, "lid": notes.get("lid", 0.0) + lid})
+            if isinstance(noise := report.get("noise"), float):
+                known[client] = replace(known[client], suspicion=noise)
+        return self._named(known) if any("lid" in report for report in reports.values()) else known
+
+    def _named(self, known: dict[ClientId, Verdict]) -> Diagnosis:
+        sums = {client: verdict.notes["lid"] for client, verdict in known.items() if "lid" in verdict.notes}
+        high = dict(zip(sums, in_upper_group(torch.tensor(list(sums.values()))).tolist(), strict=True))
+        groups = {client: replace(known[client], group="mislabeled" if high[client] else "common") for client in sums}
+        return {**known, **groups}
+
+
+def in_upper_group(values: Tensor, starts: int = 5) -> Tensor:
+    """Which values (N,) belong to the component of larger mean of a mixture of two; none if all are alike."""
+    points = values.double().numpy().reshape(-1, 1)
+    if len(np.unique(points)) < 2:
+        return torch.zeros(len(values), dtype=torch.bool)
+    fits = fit(points, 2, starts)
+    best = int(np.nanargmax(fits.likelihood))
+    upper = int(fits.means[best, :, 0].argmax())
+    return torch.from_numpy(fits.responsibilities[best].argmax(axis=1) == upper)
+
+
+@dataclass(frozen=True)
+class CorrectWorst:
+    """`noise`: estimated share of wrong labels; a client judged mislabeled corrects some of them as it is asked.
+
+    The share is that of the samples in the upper of two groups of losses under the client's own last model. Candidates
+    are that many samples times `part`, those of highest loss; corrected are those that the global model is sure about.
+    """
+
+    part: float = 0.5
+    confidence: float = 0.5
+
+    def __call__(self, site: Site) -> Report:
+        """The number; nothing where the client has not trained since it was asked last."""
+        losses = site.memory.pop("losses", None)
+        if losses is None:
+            return {}
+        if site.order.verdict.group != "mislabeled":
+            return {"noise": 0.0}
+        noise = in_upper_group(losses).double().mean().item()
+        relabel(site, worst(losses, noise * self.part), self.confidence)
+        return {"noise": noise}
+
+
+def worst(losses: Tensor, share: float) -> Tensor:
+    """Rows of the highest losses, this share of all, rounded down."""
+    return losses.argsort(descending=True, stable=True)[: int(len(losses) * share + 1e-9)]
+
+
+@dataclass(frozen=True)
+class CorrectConfident:
+    """Nothing to report; a client judged mislabeled corrects every label that the global model is sure about."""
+
+    confidence: float = 0.5
+
+    def __call__(self, site: Site) -> Report:
+        """An empty report."""
+        if site.order.verdict.group == "mislabeled":
+            relabel(site, torch.arange(len(site.y)), self.confidence)
+        return {}
+
+
+def relabel(site: Site, rows: Tensor, confidence: float) -> None:
+    """Gives these rows their predicted labels where the model's confidence is above this; the client keeps them."""
+    logits = torch.cat([logits for _, logits in passes(site)])
+    sure, predicted = logits.double().softmax(dim=1).max(dim=1)
+    rows = rows[sure[rows] > confidence]
+    site.memory[LABELS] = site.y.index_put((rows,), predicted[rows])
+
+
+@dataclass(frozen=True)
+class RestTheNoisy:
+    """Note `rests`: 1 for clients above this share of wrong labels; if that is everybody, for the noisier half."""
+
+    most: float = 0.1
+
+    def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
+        """The notes, made anew when shares are reported."""
+        if not any("noise" in report for report in reports.values()):
+            return diagnosis
+        shares = {client: verdict.suspicion or 0.0 for client, verdict in diagnosis.items()}
+        clean = {client for client, share in shares.items() if share <= self.most}
+        clean = clean or set(sorted(shares, key=lambda client: shares[client])[: (len(shares) + 1) // 2])
+        return {c: replace(v, notes={**v.notes, "rests": float(c not in clean)}) for c, v in diagnosis.items()}
+
+
+def unless_resting(site: Site) -> Samples:
+    """All samples, or nothing if the client's note says that it rests."""
+    return nothing() if site.order.verdict.notes.get("rests") else everything(site)
