@@ -120,25 +120,39 @@ def _started(experiment: Experiment, jobs: int, workers: int, data_dir: Path | N
 @contextmanager
 def _inherited() -> Iterator[None]:
     """What processes started here begin with: one thread per kernel, and deaf to Ctrl-C, which their parent answers."""
-    given = os.environ.get(THREADS)
-    os.environ[THREADS] = given or "1"
+    given = THREADS in os.environ
+    os.environ.setdefault(THREADS, "1")
     try:
         with _no_interrupts():
             yield
     finally:
-        if given is None:
+        if not given:
             del os.environ[THREADS]
 
 
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """Puts Ctrl-C off, here until the end, and for good in processes that are started meanwhile."""
+    """Puts Ctrl-C off until the end: a process that is half started when it comes would complain."""
+    missed = list[int]()
+    before = signal.signal(signal.SIGINT, lambda number, _: missed.append(number))
+    try:
+        with _blocked():
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if missed:
+        signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _blocked() -> Iterator[None]:
+    """Keeps Ctrl-C from this thread and, for good, from processes that it starts; other threads may still take it."""
     if sys.platform == "win32":
         yield
         return
     from multiprocessing.resource_tracker import ensure_running
 
-    ensure_running()  # beforehand: it would let Ctrl-C through again
+    ensure_running()  # beforehand: it would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
