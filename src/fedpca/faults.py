@@ -20,6 +20,10 @@ class RunError(UserError):
     """A run folder that cannot be written, continued or read."""
 
 
+class WireError(UserError):
+    """A message between server and client that cannot be used."""
+
+
 def nearest(word: str, words: Iterable[str]) -> str:
     """ " (did you mean …?)" where something is near, else what there is."""
     known = list(words)

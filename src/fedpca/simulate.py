@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import TypeVar
@@ -99,11 +99,25 @@ class InProcess:
         return self.workers.map(work, orders)
 
     def _site(self, net: Net, params: Params, client: ClientId, order: Order, purpose: str) -> Site:
-        """What the client sees: its data and memory, the global weights loaded, its own random numbers."""
-        load(net, params)
-        net.module.eval()
-        if net.draws:
-            torch.manual_seed(seed_of(self.seed, "dropout", purpose, order.round, client))
-        shard = self.shards[client]
-        rng = stream(self.seed, purpose, order.round, client)
-        return Site(net, shard.x, shard.y, self.memory[client], order, rng)
+        return site_for(
+            client, self.shards[client], self.memory[client], net, params, order, purpose=purpose, seed=self.seed
+        )
+
+
+def site_for(
+    client: ClientId,
+    shard: Shard,
+    memory: MutableMapping[str, Tensor],
+    net: Net,
+    params: Params,
+    order: Order,
+    *,
+    purpose: str,
+    seed: int,
+) -> Site:
+    """What the client sees: its data and memory, the global weights loaded, its own random numbers."""
+    load(net, params)
+    net.module.eval()
+    if net.draws:
+        torch.manual_seed(seed_of(seed, "dropout", purpose, order.round, client))
+    return Site(net, shard.x, shard.y, memory, order, stream(seed, purpose, order.round, client))

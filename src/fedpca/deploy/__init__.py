@@ -1,0 +1,1 @@
+"""Federations of real sites, on Flower; the only package that imports it."""
