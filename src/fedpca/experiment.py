@@ -189,7 +189,7 @@ def summary(cell: Cell) -> dict[str, object]:
     lines = [json.loads(text) for text in (cell.folder / record.ROUNDS).read_text(encoding="utf-8").splitlines()]
     last = [line["groups"] for line in lines[-cell.settings.evaluation.last_rounds :]]
     names = {metric: headline({g: [line[g][metric] for line in last] for g in last[0]}) for metric in ("acc", "auc")}
-    shares = [line["weights"] for line in lines if line["weights"]]
+    shares = [line["weights"] for line in lines]
     return {
         "method": cell.method,
         "seed": cell.seed,
@@ -198,7 +198,7 @@ def summary(cell: Cell) -> dict[str, object]:
             metric: {"worst": figures.worst.mean, "average": figures.average.mean, "std": figures.std.mean}
             for metric, figures in names.items()
         },
-        "rare_weight_times_not_mislabeled": fairness_robustness(shares) if shares else None,
+        "rare_weight_times_not_mislabeled": fairness_robustness(shares) if all(shares) else None,
         "seconds": round(sum(line["seconds"] for line in lines), 2),
     }
 

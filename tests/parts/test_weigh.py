@@ -79,6 +79,17 @@ def test_the_first_round_of_a_stage_is_not_smoothed():
     assert shares(full(1, smoothing=0.5), [2, 1], [5, 5])[0] == pytest.approx(shares(full(1), [2, 1], [5, 5])[0])
 
 
+def test_who_is_newly_dropped_leaves_after_the_smoothing():
+    diagnosis = {
+        str(i): Verdict(weight=last, group="mislabeled" if i == 2 else None) for i, last in enumerate((0.1, 0.4, 0.5))
+    }
+    fold = WithoutTheMislabeled(WeightedMean(by_size, smoothing=0.5))(state(0), diagnosis)
+    for i in range(3):
+        fold.add(str(i), Update(state(1), 10 if i < 2 else 0))
+    smoothed = [(0.5 + 0.1) / 2, (0.5 + 0.4) / 2]  # and .25, which goes
+    assert fold.finish().weights == pytest.approx({"0": smoothed[0] / 0.75, "1": smoothed[1] / 0.75, "2": 0.0})
+
+
 def test_a_client_without_a_last_weight_takes_its_new_one_for_it():
     rule = WeightedMean(by_size, smoothing=0.5)
     weights, _ = shares(rule, [1] * 10, [5] * 10, last=[0.3] + [None] * 9)

@@ -15,9 +15,9 @@ from fedpca.parts.weigh import Count, Weigh
 class WeightedMean:
     """The mean of the states; updates are summed as they come, so memory does not grow with the clients.
 
-    With smoothing b < 1 the weights are b new + (1 - b) last, from the second round of a stage on; for a client without
-    a last weight the new one counts as such. A client that keeps weight but trained on nothing contributes the old
-    model.
+    With smoothing b < 1 the weights are b new + (1 - b) last, over their sum, from the second round of a stage on; for
+    a client without a last weight the new one counts as such. A client that keeps weight but trained on nothing
+    contributes the old model.
     """
 
     weigh: Weigh
@@ -68,11 +68,11 @@ class RunningMean:
         """What multiplies a count, a newcomer's count on top of it, and a last weight, so that all weights sum to 1."""
         if fresh == 0:
             return 0.0, 0.0, 1 / kept
-        if kept == 0:
-            return 1 / fresh, 0.0, 0.0
         arrived = sum(count for client, count in self.counts.items() if client not in self.last) / fresh
-        rest = 1 - self.smoothing
-        return self.smoothing / fresh, rest / fresh, rest * (1 - arrived) / kept
+        known = sum(self.last.values()) or 1.0  # those of clients who are not there, or left out, included
+        rest, old = 1 - self.smoothing, (1 - self.smoothing) * (1 - arrived) / known
+        total = self.smoothing + rest * arrived + old * kept
+        return self.smoothing / fresh / total, rest / fresh / total, old / total
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,13 @@ class ExcludingFold:
 
     def finish(self) -> Outcome:
         """The other rule's outcome, with zeros for those passed over where it has weights."""
-        outcome = self.inner.finish()
+        return self._with_zeros(self.inner.finish())
+
+    def _with_zeros(self, outcome: Outcome) -> Outcome:
+        sides = {side: self._with_zeros(own) for side, own in outcome.sides.items()}
         if (weights := outcome.weights) is None:
-            return outcome
-        return replace(outcome, weights={client: weights.get(client, 0.0) for client in self.order})
+            return replace(outcome, sides=sides)
+        return replace(outcome, sides=sides, weights={client: weights.get(client, 0.0) for client in self.order})
 
 
 def _zeros(like: Params) -> Params:

@@ -57,7 +57,7 @@ def _row(method: str, runs: Sequence[Run]) -> Row:
     products = [
         fairness_robustness(shares)
         for run in runs
-        if (shares := [line["weights"] for line in run.rounds if line["weights"]])
+        if run.rounds and all(shares := [line["weights"] for line in run.rounds])
     ]
     return Row(
         method,
