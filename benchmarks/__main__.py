@@ -5,7 +5,12 @@ import json
 
 from benchmarks import cost, memory, workers
 
-BENCHMARKS = {"workers": workers.measure, "memory": memory.measure, "cost": cost.measure}
+BENCHMARKS = {
+    "workers": workers.measure,
+    "memory": memory.measure,
+    "rules": memory.measure_rules,
+    "cost": cost.measure,
+}
 
 
 def main() -> None:
