@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fedpca.models import build
     from fedpca.params import params_of
     from fedpca.parts.joint import plus
+    from fedpca.parts.robust import PerCoordinate
     from fedpca.scenario import Experiment, read_experiment
     from fedpca.simulate import InProcess, Workers
 
@@ -26,6 +27,7 @@ _HOMES = {
     "loop": ("play",),
     "methods": ("base", "compose", "single"),
     "parts.joint": ("plus",),
+    "parts.robust": ("PerCoordinate",),
     "models": ("build",),
     "params": ("params_of",),
     "scenario": ("Experiment", "read_experiment"),
@@ -39,6 +41,7 @@ __all__ = [
     "Method",
     "Outcome",
     "Params",
+    "PerCoordinate",
     "Recipe",
     "Server",
     "Settings",

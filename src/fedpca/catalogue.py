@@ -127,7 +127,7 @@ class FedISMSettings(Settings):
 class FedISMPlusSettings(FedISMSettings):
     """FedISM+."""
 
-    sharpness: SharpnessSettings = GrowingSharpnessSettings()
+    sharpness: GrowingSharpnessSettings = GrowingSharpnessSettings()
 
 
 class FedCESettings(Settings):

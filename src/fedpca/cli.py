@@ -6,12 +6,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from fedpca import __version__
 from fedpca.faults import SettingsError, UserError
+
+if TYPE_CHECKING:
+    from fedpca.catalogue import Entry
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -110,13 +113,19 @@ def results(
 @app.command("list")
 def list_(
     what: Annotated[Literal["methods", "datasets", "models", "experiments"], typer.Argument(help="What to list.")],
+    name: Annotated[
+        str | None, typer.Argument(help="A method to describe: its idea, equations, settings, when to use it.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List what a settings file may name."""
+    """List what a settings file may name; with the name of a method, describe that one."""
     from fedpca import catalogue
 
+    if name is not None:
+        _describe(what, name, as_json)
+        return
     lines: dict[str, str] = {
-        "methods": {name: entry.summary for name, entry in catalogue.METHODS.items()},
+        "methods": {name: entry.summary for name, entry in _methods().items()},
         "datasets": catalogue.DATASETS,
         "models": catalogue.MODELS,
         "experiments": {name: _first_comment(path) for name, path in shipped_experiments().items()},
@@ -165,19 +174,42 @@ def _first_comment(path: Path) -> str:
 
 def _details(what: str, lines: dict[str, str]) -> list[dict[str, object]]:
     """The listed things for scripts; methods with category and settings."""
-    from fedpca.catalogue import METHODS
-
     if what != "methods":
         return [{"name": name, "summary": line} for name, line in lines.items()]
-    return [
-        {
-            "name": name,
-            "summary": entry.summary,
-            "category": entry.category,
-            "settings": entry.settings().model_dump(mode="json"),
-        }
-        for name, entry in METHODS.items()
-    ]
+    return [_method_details(name) for name in lines]
+
+
+def _method_details(name: str) -> dict[str, object]:
+    from fedpca.lookup import entry
+
+    known = entry(name)
+    settings = known.settings().model_dump(mode="json")
+    return {"name": name, "summary": known.summary, "category": known.category, "settings": settings}
+
+
+def _methods() -> dict[str, Entry]:
+    """The catalogue's methods, then those that installed packages offer."""
+    from fedpca.catalogue import METHODS
+    from fedpca.lookup import entry, installed
+
+    return {**METHODS, **{name: entry(name) for name in installed() if name not in METHODS}}
+
+
+def _describe(what: str, name: str, as_json: bool) -> None:
+    """Prints one method's page, rendered where a person looks at it."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from fedpca.pages import describe
+
+    if what != "methods":
+        raise SettingsError(f"`fedpca list {what}` takes no name; only `fedpca list methods NAME` describes one")
+    if as_json:
+        print(json.dumps(_method_details(name), indent=2))
+    elif sys.stdout.isatty():
+        Console().print(Markdown(describe(name)))
+    else:
+        print(describe(name))
 
 
 if __name__ == "__main__":

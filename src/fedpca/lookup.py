@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -11,6 +12,7 @@ from typing import NamedTuple, get_type_hints
 from fedpca.catalogue import METHODS, DropSettings, Entry, MixSettings, NoSettings, Settings
 from fedpca.faults import SettingsError, nearest
 
+FUNCTION = re.compile(r"[\w.]+:\w+")  # package.module:function
 ENTRY_POINTS = "fedpca.methods"  # the group under which another package's pyproject.toml names its methods
 
 
@@ -42,7 +44,7 @@ def parse(name: str) -> Name:
 def is_simple(name: str) -> bool:
     """Whether it names one method: of the catalogue, of an installed package, or `package.module:function`."""
     combined = name in METHODS and METHODS[name].settings in (MixSettings, DropSettings)
-    return (name in METHODS and not combined) or ":" in name or name in installed()
+    return (name in METHODS and not combined) or bool(FUNCTION.fullmatch(name)) or name in installed()
 
 
 def entry(name: str) -> Entry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 from fedpca.catalogue import (
@@ -79,7 +80,7 @@ def _alone(name: str, experiment: Experiment, combined: bool) -> Method:
     if name in METHODS:
         return METHODS[name](experiment, settings)
     function = outside(name)
-    method = function(experiment) if isinstance(settings, NoSettings) else function(experiment, settings)
+    method = function(experiment) if len(signature(function).parameters) == 1 else function(experiment, settings)
     if not isinstance(method, Method):
         raise UserError(f"method {name!r} must return a fedpca.Method, came {type(method).__name__}")
     return replace(method, name=name)

@@ -231,7 +231,7 @@ def _apply(change: str, table: Table) -> None:
     key, equals, text = change.partition("=")
     if not equals or not key.strip():
         raise SettingsError(f"--set {change!r}: write it as key=value, such as --set noise.clients=0.4")
-    *path, last = key.strip().split(".")
+    *path, last = _path(key.strip())
     for part in path:
         inner = table.setdefault(part, {})
         if not isinstance(inner, dict):
@@ -241,6 +241,19 @@ def _apply(change: str, table: Table) -> None:
         table[last] = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         table[last] = text.strip()
+
+
+def _path(key: str) -> list[str]:
+    """The parts of a dotted key; those with dots of their own are quoted, as in TOML."""
+    try:
+        inner: object = tomllib.loads(f"{key} = 0")
+    except tomllib.TOMLDecodeError:  # a bare fedavg+d is no TOML, but plain enough
+        return key.split(".")
+    path = []
+    while isinstance(inner, dict):
+        part, inner = next(iter(inner.items()))
+        path.append(part)
+    return path
 
 
 def _refusal(source: str, root: type[Settings], error: ValidationError, prefix: tuple[str, ...] = ()) -> SettingsError:

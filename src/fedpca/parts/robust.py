@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -54,27 +54,45 @@ class Kept:
         return result
 
 
-def coordinate_median(start: Params, diagnosis: Diagnosis) -> MedianFold:
-    """Per entry the median of the clients' states, sizes ignored (Yin et al. 2018)."""
-    return MedianFold(start)
+@dataclass(frozen=True)
+class PerCoordinate:
+    """Each entry of the state from the clients' values of that entry alone, sizes ignored."""
+
+    rule: Callable[[Tensor], Tensor]  # values (K, n), of the vector's own type -> (n,)
+
+    def __call__(self, start: Params, diagnosis: Diagnosis) -> CoordinateFold:
+        """An empty collection."""
+        return CoordinateFold(start, self.rule)
 
 
-class MedianFold(Kept):
-    """States waiting for their median."""
+class CoordinateFold(Kept):
+    """States waiting to be looked at entry by entry."""
+
+    def __init__(self, start: Params, rule: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(start)
+        self.rule = rule
 
     def finish(self) -> Outcome:
-        """The median: the mean of the two middle values for an even number, the lower of them for counters."""
+        """The state; whole clients have no weights in it."""
         if not self.states:
             return Outcome(self.start)
-        return Outcome(Params(*(self._median(name) for name in ("weights", "buffers", "counters"))))
+        return Outcome(Params(*(self._ruled(name) for name in ("weights", "buffers", "counters"))))
 
-    def _median(self, vector: str) -> Tensor:
+    def _ruled(self, vector: str) -> Tensor:
         result = torch.empty_like(getattr(self.start, vector))
-        low, high = (len(self.states) - 1) // 2, len(self.states) // 2
         for place, rows in self.blocks(vector):
-            ranked = rows.sort(dim=0).values
-            result[place] = (ranked[low] + ranked[high]) / 2 if rows.is_floating_point() else ranked[low]
+            result[place] = self.rule(rows)
         return result
+
+
+def middle(rows: Tensor) -> Tensor:
+    """The median of each column: of an even number the mean of the two in the middle, for counters the lower one."""
+    low, high = (len(rows) - 1) // 2, len(rows) // 2
+    ranked = rows.sort(dim=0).values
+    return (ranked[low] + ranked[high]) / 2 if rows.is_floating_point() else ranked[low]
+
+
+coordinate_median = PerCoordinate(middle)  # Yin et al. 2018
 
 
 @dataclass(frozen=True)
