@@ -148,6 +148,35 @@ def test_killed_at_random_moments_and_resumed_it_ends_in_the_same_bytes(small: E
     assert same_run(whole.folder, cut.folder)
 
 
+def test_corrected_labels_survive_a_kill(small: Experiment, tmp_path):
+    """SIGKILL in FedCorr's first stage, once a client has corrected labels; they are in the checkpoint, and used."""
+    settings = small.model_copy(
+        update={
+            "rounds": 30,
+            "methods": ("fedcorr",),
+            "noise": small.noise.model_copy(update={"clients": 0.5}),
+            "method": {"fedcorr": {"stages": [20, 5], "confidence": 0.2}},
+        }
+    )
+    whole = run(settings, tmp_path / "whole")
+    (tmp_path / "kill.toml").write_text(write_experiment(settings))
+    (cut,) = cells(settings, tmp_path / "cut")
+    command = [sys.executable, "-m", "fedpca", "run", str(tmp_path / "kill.toml"), "--out", str(tmp_path / "cut")]
+    process = subprocess.Popen([*command, "--workers", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and recorded(cut.folder) < 8:
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    server, memory = record.load_checkpoint(cut.folder)
+    assert 7 <= server.round < 20, "in the middle of the first stage"
+    given = prepare(settings)[1].shards
+    corrected = [client for client, own in memory.items() if "labels" in own]
+    assert any((memory[client]["labels"] != given[client].y).any() for client in corrected)
+    assert all(server.diagnosis[client].report["noise"] > 0 for client in corrected), "nobody else corrects"
+    subprocess.run([*command, "--resume"], check=True, capture_output=True)
+    assert same_run(whole.folder, cut.folder)
+
+
 def recorded(folder: Path) -> int:
     path = folder / record.ROUNDS
     return path.read_bytes().count(b"\n") if path.exists() else 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
 
-from fedpca import methods
+from fedpca import methods, record
 from fedpca.catalogue import METHODS, FedPCASettings
 from fedpca.core import Method, Samples, Server, Site, Update
 from fedpca.data.datasets import load
@@ -65,6 +66,13 @@ def servers(method: Method, federation: Federation, workers: int = 1, rounds: in
     return played
 
 
+@cache
+def played(name: str) -> list[Server]:
+    """The rounds of a method with the settings of `easy`, played once for all tests."""
+    experiment = easy()
+    return servers(compose(name, experiment), federate(experiment, load(experiment.data)))
+
+
 def same(one: Server, two: Server) -> bool:
     return all(torch.equal(getattr(one.params, n), getattr(two.params, n)) for n in ("weights", "buffers", "counters"))
 
@@ -76,19 +84,32 @@ def test_the_catalogue_and_the_compositions_name_the_same_methods():
 @pytest.mark.parametrize("name", METHODS)
 def test_finite_repeatable_and_alike_for_two_workers(name: str, settings: Experiment, easy_federation: Federation):
     method = compose(name, settings)
-    first, again = (
-        servers(method, easy_federation)[-1],
-        servers(compose(name, settings), easy_federation, workers=2)[-1],
-    )
+    first, again = played(name)[-1], servers(method, easy_federation, workers=2)[-1]
     assert first.params.weights.isfinite().all()
     assert same(first, again)
     assert first.diagnosis == again.diagnosis
     assert method == compose(name, settings), "methods are values"
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_it_goes_on_from_a_checkpoint_in_the_middle_of_a_stage(
+    name: str, settings: Experiment, easy_federation: Federation, tmp_path
+):
+    method, crew = compose(name, settings), Workers([build("mlp", easy_federation.shape, 10, 0)])
+    clients, server = InProcess(method, easy_federation.shards, crew, seed=0), Server(params_of(crew.nets[0]))
+    for until in (1, 6, ROUNDS):
+        server = next(played for played in play(method, clients, server, ROUNDS) if played.round == until)
+        record.save_checkpoint(tmp_path, server, clients.memory)
+        server, memory = record.load_checkpoint(tmp_path)
+        clients = InProcess(method, easy_federation.shards, crew, seed=0)
+        clients.memory.update(memory)
+    assert same(server, played(name)[-1])
+    assert server.diagnosis == played(name)[-1].diagnosis
+
+
 @pytest.mark.parametrize("name", [name for name in METHODS if not {"median", "rfa", "qffl"} & set(name.split("+"))])
 def test_weights_are_shares(name: str, settings: Experiment, easy_federation: Federation):
-    for server in servers(compose(name, settings), easy_federation):
+    for server in played(name):
         assert server.weights is not None
         assert sum(server.weights.values()) == pytest.approx(1, abs=1e-12)
         assert min(server.weights.values()) >= 0
@@ -98,14 +119,14 @@ def test_weights_are_shares(name: str, settings: Experiment, easy_federation: Fe
 @pytest.mark.parametrize("name", WARMING)
 def test_the_warm_up_is_fedavg_bit_for_bit(name: str, settings: Experiment, easy_federation: Federation):
     plain = servers(fedavg(settings), easy_federation, rounds=WARMUP + 1)
-    other = servers(compose(name, settings), easy_federation, rounds=WARMUP + 1)
+    other = played(name)[: WARMUP + 1]
     assert all(same(a, b) for a, b in zip(plain[:WARMUP], other[:WARMUP], strict=True))
     assert not same(plain[WARMUP], other[WARMUP])
 
 
 @pytest.mark.parametrize("name", [name for name in WARMING if name != "fedpca-wo-robustness"])
 def test_the_mislabeled_are_found_and_the_rare_kept(name: str, settings: Experiment, easy_federation: Federation):
-    for server in servers(compose(name, settings), easy_federation)[WARMUP:]:
+    for server in played(name)[WARMUP:]:
         found = identification(server.diagnosis, easy_federation.truth)
         assert found is not None
         assert (found["f1"], found["accused_rare"], found["accused_common"]) == (1.0, 0, 0)
@@ -115,7 +136,7 @@ def test_the_mislabeled_are_found_and_the_rare_kept(name: str, settings: Experim
 
 def test_fairness_lifts_the_rare(settings: Experiment, easy_federation: Federation):
     def rare_weight(name: str) -> float:
-        server = servers(compose(name, settings), easy_federation)[-1]
+        server = played(name)[-1]
         return sum(server.weights[client] for client in easy_federation.truth.rare)
 
     assert rare_weight("fedpca-d") > 1.2 * rare_weight("fedpca-wo-fairness")
@@ -228,7 +249,7 @@ def test_screening_nobody_is_qfedavg(easy_federation: Federation):
 
 
 def test_hnobs_screens_as_many_as_are_mislabeled(settings: Experiment, easy_federation: Federation):
-    for server in servers(compose("hnobs", settings), easy_federation):
+    for server in played("hnobs"):
         assert sum(weight == 0 for weight in server.weights.values()) == 3
 
 
@@ -240,7 +261,7 @@ def test_hnobs_needs_to_know_how_many():
 
 def test_fair_methods_favour_high_loss(settings: Experiment, easy_federation: Federation):
     """Which is why they feed on wrong labels."""
-    server = servers(compose("qfedavg", settings), easy_federation)[-1]
+    server = played("qfedavg")[-1]
     mislabeled = sum(server.weights[client] for client in easy_federation.truth.mislabeled)
     assert mislabeled > 0.4  # 0.3 of the clients
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import getdoc, signature
@@ -64,6 +65,7 @@ def entry(name: str) -> Entry:
     return Entry(summary=summary, category="fair + robust", settings=settings, judges=bool(judges) or drops)
 
 
+@cache
 def installed() -> dict[str, str]:
     """The methods that installed packages offer: name -> package.module:function."""
     return {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}

@@ -3,9 +3,11 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.nn.functional import pad as padded_with_zeros
 
-from fedpca.parts.augment import CropFlip, unchanged
+from fedpca.parts.augment import CropFlip, Mixup, unblended, unchanged
 
 
 def rng(seed=0):
@@ -102,3 +104,95 @@ def test_unchanged_gives_the_very_images_and_draws_nothing():
     before = generator.get_state()
     assert unchanged(images, generator) is images
     assert torch.equal(generator.get_state(), before)
+
+
+LABELS = torch.tensor([0, 3, 1, 1, 2, 0, 3, 2])
+
+
+def pairing(seed, alpha=1.0, count=8):
+    """The share a of the first image, and which image each is blended with, read off images that tell their number."""
+    marks = torch.eye(count, dtype=torch.float64).view(count, count, 1, 1)
+    made_of = Mixup(alpha)(marks, torch.zeros(count, dtype=torch.int64), 4, rng(seed))[0].view(count, count)
+    own = made_of.diagonal()
+    other = torch.where(own > 1 - 1e-6, torch.arange(count), (made_of - torch.diag(own)).argmax(dim=1))
+    return own.min().item(), other
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(8, 1, 8, 8), (8, 3, 5, 7)])
+def test_mixup_keeps_type_and_shape_and_changes_no_input(dtype, shape):
+    images, labels = batch(*shape, dtype=dtype), LABELS.clone()
+    before = images.clone()
+    mixed, shares = Mixup()(images, labels, 5, rng(1))
+    assert (mixed.dtype, mixed.shape) == (dtype, images.shape)
+    assert (shares.dtype, shares.shape) == (torch.float32, (8, 5))
+    assert torch.equal(images, before)
+    assert torch.equal(labels, LABELS)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.2, 1.0, 5.0]))
+def test_mixup_blends_images_and_labels_of_the_same_pairs_in_the_same_proportion(seed, alpha):
+    a, other = pairing(seed, alpha)
+    assert sorted(other.tolist()) == list(range(8)), "each image is the other one of one image"
+    images = batch(8, 1, 4, 4, dtype=torch.float64)
+    mixed, shares = Mixup(alpha)(images, LABELS, 4, rng(seed))
+    torch.testing.assert_close(mixed, a * images + (1 - a) * images[other], atol=1e-4, rtol=1e-4)
+    hot = torch.eye(4)[LABELS]
+    torch.testing.assert_close(shares, a * hot + (1 - a) * hot[other], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(shares.sum(dim=1), torch.ones(8))
+    assert shares.min() >= 0
+    low, high = torch.minimum(images, images[other]), torch.maximum(images, images[other])
+    assert ((mixed >= low - 1e-3) & (mixed <= high + 1e-3)).all()
+
+
+@given(st.integers(0, 10**6))
+def test_mixup_rounds_whole_pixels_to_the_nearest(seed):
+    images = batch(8, 1, 8, 8)
+    whole, same = Mixup()(images, LABELS, 4, rng(seed))
+    exact, shares = Mixup()(images.double(), LABELS, 4, rng(seed))
+    assert (whole.double() - exact).abs().max() <= 0.5 + 1e-3
+    assert torch.equal(same, shares), "whatever the type of the images"
+
+
+def test_mixup_of_equal_images_and_labels_changes_nothing():
+    images = batch(1, 1, 8, 8).expand(6, -1, -1, -1)
+    mixed, shares = Mixup()(images, torch.full((6,), 2), 4, rng())
+    assert torch.equal(mixed, images)
+    torch.testing.assert_close(shares, torch.eye(4)[[2] * 6])
+
+
+def test_mixup_draws_from_the_given_generator_alone():
+    images = batch(8, 1, 8, 8)
+    torch.manual_seed(0)
+    first = Mixup()(images, LABELS, 4, rng(1))
+    torch.manual_seed(1)
+    again, other = Mixup()(images, LABELS, 4, rng(1)), Mixup()(images, LABELS, 4, rng(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(first[0], other[0])
+    generator = rng(1)
+    Mixup()(images, LABELS, 4, generator)
+    assert not torch.equal(Mixup()(images, LABELS, 4, generator)[1], first[1]), "the next batch is blended anew"
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1.0, 5.0])
+def test_mixups_proportion_is_drawn_from_beta(alpha):
+    """Whose mean is 1/2 and whose variance is 1 / (4 (2 alpha + 1))."""
+    shares = torch.tensor([pairing(seed, alpha, count=16)[0] for seed in range(400)])
+    deviation = (1 / (4 * (2 * alpha + 1))) ** 0.5
+    assert abs(shares.mean() - 0.5) < 4 * deviation / 20
+    assert 0.85 < shares.std() / deviation < 1.15
+
+
+def test_unblended_gives_the_very_images_and_labels_and_draws_nothing():
+    generator, images = rng(), batch(8, 1, 8, 8)
+    before = generator.get_state()
+    mixed, labels = unblended(images, LABELS, 4, generator)
+    assert mixed is images
+    assert labels is LABELS
+    assert torch.equal(generator.get_state(), before)
+
+
+def test_mixup_is_a_value():
+    assert Mixup() == Mixup(alpha=1.0) != Mixup(0.5)
+    assert hash(Mixup()) == hash(Mixup(1.0))
+    assert repr(Mixup()) == "Mixup(alpha=1.0)"

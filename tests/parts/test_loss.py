@@ -1,10 +1,15 @@
+from math import exp, log
+
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy as reference
 
-from fedpca.core import Order, Samples, Site, Verdict
+from fedpca.core import Net, Order, Samples, Site, Verdict
 from fedpca.models import build
-from fedpca.parts.loss import LogitAdjusted, cross_entropy, log_prior
+from fedpca.params import flatten, params_of
+from fedpca.parts.augment import Mixup
+from fedpca.parts.loss import Distilled, LogitAdjusted, StayNear, cross_entropy, distillation, log_prior
 
 
 def loss_of(rule, counts: list[int], logits: list[float], label: int) -> torch.Tensor:
@@ -49,3 +54,166 @@ def test_a_uniform_prior_changes_nothing():
 def test_the_prior_is_that_of_the_labels_in_use():
     """Pseudo-labels, where they replace the given ones."""
     assert log_prior(torch.tensor([1, 1, 1, 0]), 2).exp().tolist() == pytest.approx([0.25, 0.75])
+
+
+def two_weights(suspicion: float | None) -> Site:
+    """A client whose model is nothing but two weights, suspected this much."""
+    vector = nn.Parameter(torch.tensor([1.0, -2.0]))
+    vector.grad = torch.zeros_like(vector)
+    net = Net(nn.Identity(), nn.Linear(1, 1), vector, torch.empty(0), torch.empty(0, dtype=torch.int64))
+    labels = torch.empty(0, dtype=torch.int64)
+    return Site(net, torch.empty(0), labels, {}, Order(2, 9, Verdict(suspicion=suspicion)), torch.Generator())
+
+
+def zero(site: Site, samples: Samples):
+    return lambda images, logits, labels: 0.0 * site.net.weights.sum()
+
+
+def pulled(strength: float, suspicion: float | None, moved: tuple[float, float]) -> tuple[float, list[float]]:
+    """The proximal term and its gradient after the weights have moved this far."""
+    site = two_weights(suspicion)
+    loss_of = StayNear(strength, zero)(site, Samples(site.given, site.given))
+    with torch.no_grad():
+        site.net.weights.add_(torch.tensor(moved))
+    value = loss_of(torch.empty(0), torch.empty(0), site.given)
+    value.backward()
+    return value.item(), site.net.weights.grad.tolist()
+
+
+def test_the_specifications_pull_towards_the_start():
+    value, slope = pulled(5, 0.6, (3.0, 4.0))
+    assert value == pytest.approx(15)
+    assert slope == pytest.approx([1.8, 2.4])
+
+
+@pytest.mark.parametrize(
+    ("suspicion", "moved"), [(0.6, (0.0, 0.0)), (0.0, (3.0, 4.0)), (None, (3.0, 4.0))], ids=["unmoved", "clean", "new"]
+)
+def test_no_pull_before_the_first_step_nor_on_the_unsuspected(suspicion: float | None, moved: tuple[float, float]):
+    assert pulled(5, suspicion, moved) == (0.0, [0.0, 0.0])
+
+
+def test_the_pull_is_added_to_the_other_loss():
+    site = two_weights(0.6)
+    loss_of = StayNear(5)(site, Samples(site.given, site.given))
+    with torch.no_grad():
+        site.net.weights.add_(torch.tensor([3.0, 4.0]))
+    logits, labels = torch.tensor([[1.0, 2.0]]), torch.tensor([1])
+    assert loss_of(torch.empty(0), logits, labels).item() == pytest.approx(15.313262, abs=1e-5)
+
+
+def test_the_specifications_distillation():
+    """Logits (1, 0), labels 3 : 1, y = 1, soft (.7, .3), share .4."""
+    adjusted = torch.tensor([[1.0, 0.0]]) + log_prior(torch.tensor([0, 0, 0, 1]), 2)
+    assert adjusted.log_softmax(dim=1)[0].tolist() == pytest.approx([-0.115671, -2.214283], abs=1e-6)
+    soft, label = torch.tensor([[0.7, 0.3]]), torch.tensor([1])
+    assert distillation(adjusted, soft, label, 1.0).item() == pytest.approx(0.134390, abs=1e-6)
+    assert distillation(adjusted, soft, label, 0.4).item() == pytest.approx(1.382326, abs=1e-6)
+    by_hand = 0.7 * (log(0.7) + 0.115671) + 0.3 * (log(0.3) + 2.214283)
+    assert distillation(adjusted, soft, label, 0.4).item() == pytest.approx(0.4 * by_hand + 0.6 * 2.214283, abs=1e-5)
+
+
+def test_distillation_is_a_mean_over_the_batch():
+    logits, soft = torch.tensor([[1.0, 0.0], [0.0, 3.0]]), torch.tensor([[0.7, 0.3], [0.2, 0.8]])
+    labels = torch.tensor([1, 0])
+    singly = [distillation(logits[[i]], soft[[i]], labels[[i]], 0.4) for i in range(2)]
+    torch.testing.assert_close(distillation(logits, soft, labels, 0.4), sum(singly) / 2)
+
+
+@pytest.mark.parametrize(
+    ("round", "expected"),
+    [(0, 0.8 * exp(-5)), (10, 0.005390), (20, 0.050400), (30, 0.244177), (49, 0.8), (99, 0.8)],
+)
+def test_the_specifications_shares_of_distillation(round: int, expected: float):
+    assert Distilled().share(round) == pytest.approx(expected, abs=1e-6)
+
+
+def judged(group: str | None, round: int, counts: tuple[int, ...] = (6, 2)) -> Site:
+    """A client with a batch-normed model of two classes that is already in train mode."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2))
+    net = flatten(module.train(), module[1])
+    labels = torch.cat([torch.full((count,), c) for c, count in enumerate(counts)])
+    x = torch.randn(sum(counts), 3) + 1
+    return Site(net, x, labels, {}, Order(round, 100, Verdict(group=group)), torch.Generator())
+
+
+def of_batch(rule, site: Site) -> float:
+    """The loss of all the client's samples, for some logits of the model in training."""
+    loss_of = rule(site, Samples(torch.arange(len(site.y)), site.y))
+    return loss_of(site.x, torch.linspace(-1, 1, 2 * len(site.y)).view(-1, 2), site.y).item()
+
+
+def test_the_teacher_is_sharpened():
+    """The slope of KL(soft || softmax(f)) in f is softmax(f) - soft."""
+    module = nn.Linear(1, 2, bias=False)
+    module.weight.data = torch.tensor([[2.0], [0.0]])
+    site = judged("mislabeled", 100)
+    site.net = flatten(module, module)
+    loss_of = Distilled(most=1.0, adjusted=False)(site, Samples(torch.arange(8), site.y))
+    logits = torch.zeros(1, 2, requires_grad=True)
+    loss_of(torch.ones(1, 1), logits, torch.tensor([1])).backward()
+    assert (0.5 - logits.grad[0]).tolist() == pytest.approx([0.924142, 0.075858], abs=1e-6)
+
+
+@pytest.mark.parametrize("adjusted", [True, False])
+@pytest.mark.parametrize("round", [11, 31, 60])
+def test_the_mislabeled_distil_from_the_global_model_in_eval_mode(round: int, adjusted: bool):
+    site = judged("mislabeled", round)
+    with torch.no_grad():
+        soft = (site.net.module.eval()(site.x) / 0.8).softmax(dim=1)
+    site.net.module.train()
+    share = {11: 0.005390, 31: 0.244177, 60: 0.8}[round]  # rounds count from 1 here, from 0 in the specification
+    prior = torch.tensor([0.75, 0.25]).log() if adjusted else torch.zeros(2)
+    logs = (torch.linspace(-1, 1, 16).view(-1, 2) + prior).log_softmax(dim=1)
+    apart = (soft * (soft.log() - logs)).sum(dim=1).mean()
+    wrong = -logs[torch.arange(8), site.y].mean()
+    expected = (share * apart + (1 - share) * wrong).item()
+    assert of_batch(Distilled(adjusted=adjusted), site) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("group", [None, "common", "rare"])
+def test_others_keep_their_loss(group: str | None):
+    site = judged(group, 60)
+    assert of_batch(Distilled(), site) == of_batch(cross_entropy, site)
+    assert of_batch(Distilled(otherwise=LogitAdjusted()), site) == of_batch(LogitAdjusted(), site)
+
+
+def test_the_teacher_neither_learns_nor_follows():
+    site = judged("mislabeled", 60)
+    before = params_of(site.net)
+    loss_of = Distilled(most=1.0)(site, Samples(torch.arange(8), site.y))
+    logits = torch.linspace(-1, 1, 16).view(-1, 2).requires_grad_()
+    first = loss_of(site.x, logits, site.y)
+    first.backward()
+    assert logits.grad.abs().sum() > 0
+    assert not site.net.weights.grad.any(), "no gradient through the teacher"
+    assert torch.equal(site.net.buffers, before.buffers), "nor statistics"
+    assert site.net.module.training
+    with torch.no_grad():
+        site.net.weights.add_(5.0)
+        site.net.buffers.add_(5.0)
+    assert loss_of(site.x, logits, site.y).item() == first.item()
+
+
+def test_a_class_without_labels_leaves_distillation_finite():
+    assert torch.tensor(of_batch(Distilled(), judged("mislabeled", 60, counts=(8, 0)))).isfinite()
+
+
+@pytest.mark.parametrize("rule", [cross_entropy, LogitAdjusted()])
+def test_blended_labels_give_the_two_term_loss_of_mixup(rule):
+    """a CE(f, y) + (1 - a) CE(f, y'), y' the labels of the other images."""
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.tensor([0, 1, 1, 0, 1, 1])
+    logits = torch.randn(6, 2, generator=rng)
+    blend, shares = Mixup()(torch.eye(6).view(6, 6, 1, 1), labels, 2, rng)  # images that tell what they are made of
+    made_of = blend.view(6, 6)
+    own = made_of.diagonal()
+    other = torch.where(own > 0.999, torch.arange(6), (made_of - torch.diag(own)).argmax(dim=1))
+    a = own.min()
+    net = build("mlp", (1, 8, 8), 2, seed=0)
+    site = Site(net, torch.empty(0), labels, {}, Order(1, 1, Verdict()), rng)
+    loss_of = rule(site, Samples(torch.arange(6), labels))
+    two_terms = a * loss_of(logits, logits, labels) + (1 - a) * loss_of(logits, logits, labels[other])
+    assert 0.01 < a < 0.99, "otherwise the test shows nothing"
+    torch.testing.assert_close(loss_of(logits, logits, shares), two_terms)

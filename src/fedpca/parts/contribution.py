@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,10 +27,11 @@ def keep_state(site: Site, params: Params) -> Report:
 def accuracy_without_own(site: Site) -> Report:
     """`others`: balanced accuracy, on the client's data, of the global model without the client's last update.
 
-    Nothing where the client took no part in the last round.
+    Nothing where the client took no part in the last round, or what it sent was not used.
     """
-    share, last = site.order.verdict.weight, site.memory.get("round")
-    if share is None or last is None or int(last) != site.order.round - 1:
+    verdict, last = site.order.verdict, site.memory.get("round")
+    share = verdict.weight
+    if share is None or last is None or int(last) != site.order.round - 1 or verdict.notes.get("absent"):
         return {}
     here = params_of(site.net)
     load(site.net, without(site.order.sides.get("", here), site.memory["weights"], site.memory["buffers"], share))
@@ -80,17 +82,18 @@ class ContributionFold(Kept):
 
     def finish(self) -> Outcome:
         """The mean, its shares, and the running means that the next round goes on from."""
+        absent = {client: {"absent": 1.0} for client in self.diagnosis if client not in self.states}
         if not self.states:
-            return Outcome(self.start, {}, shown=True)
+            return Outcome(self.start, {}, absent, shown=True)
         before = [self.diagnosis.get(client, Verdict()) for client in self.states]
-        last = _shares(torch.tensor([verdict.weight or 0.0 for verdict in before]).double())
-        scores = [verdict.report.get("others", 0.0) for verdict in before]
-        seen = {"direction": cosines_to_others(self.gram(), last), "others": torch.tensor(scores).double()}
+        last = _shares(_doubles([verdict.weight or 0.0 for verdict in before]))
+        scores = _doubles([verdict.report.get("others", 0.0) for verdict in before])
+        seen = {"direction": cosines_to_others(self.gram(), last), "others": scores}
         means = {key: _running(before, key, values) for key, values in seen.items()}
         fresh = contributions(means["direction"], means["others"], self.rule.mode)
         means["share"] = _running(before, "share", fresh)
         shares = _shares(means["share"] if self.rule.averaged else fresh.clamp_min(1e-3))
-        return Outcome(self.mean(shares), self._by_client(shares), self._notes(means), shown=True)
+        return Outcome(self.mean(shares), self._by_client(shares), {**absent, **self._notes(means)}, shown=True)
 
     def _by_client(self, values: Tensor) -> dict[ClientId, float]:
         return dict(zip(self.states, values.tolist(), strict=True))
@@ -98,7 +101,14 @@ class ContributionFold(Kept):
     def _notes(self, means: dict[str, Tensor]) -> dict[ClientId, dict[str, float]]:
         columns = {key: self._by_client(values) for key, values in means.items()}
         rounds = {client: self.diagnosis.get(client, Verdict()).notes.get("rounds", 0) + 1 for client in self.states}
-        return {c: {"rounds": rounds[c], **{key: column[c] for key, column in columns.items()}} for c in self.states}
+        return {
+            client: {
+                "absent": 0.0,
+                "rounds": rounds[client],
+                **{key: column[client] for key, column in columns.items()},
+            }
+            for client in self.states
+        }
 
 
 def cosines_to_others(gram: Tensor, shares: Tensor) -> Tensor:
@@ -127,6 +137,10 @@ def _shares(values: Tensor) -> Tensor:
 
 def _running(before: list[Verdict], key: str, values: Tensor) -> Tensor:
     """Means over all rounds so far, from those before and this round's values."""
-    counts = torch.tensor([verdict.notes.get("rounds", 0) + 1 for verdict in before]).double()
-    means = torch.tensor([verdict.notes.get(key, 0.0) for verdict in before]).double()
+    counts = _doubles([verdict.notes.get("rounds", 0) + 1 for verdict in before])
+    means = _doubles([verdict.notes.get(key, 0.0) for verdict in before])
     return means + (values - means) / counts
+
+
+def _doubles(values: Sequence[object]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)

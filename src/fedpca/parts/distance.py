@@ -88,7 +88,7 @@ class DistanceFold(Kept):
         clean = [client for client in self.states if client not in self.mislabeled]
         apart = dict(zip(noisy, self._nearest(noisy, clean), strict=True)) if noisy and clean else {}
         weights = distance_weights(self.sizes, apart)
-        return Outcome(self.mean(torch.tensor(list(weights.values())).double()), weights)
+        return Outcome(self.mean(torch.tensor(list(weights.values()), dtype=torch.float64)), weights)
 
     def _nearest(self, some: list[ClientId], others: list[ClientId]) -> list[float]:
         """How far each of some is from the nearest of the others: the sum over tensors of the distances in each."""

@@ -62,7 +62,7 @@ class RaiseByGap:
         known = dict(remember(diagnosis, reports, when))
         given = {client: report.get("gap") for client, report in reports.items()}
         gaps = {c: gap for c, gap in given.items() if isinstance(gap, float) and known[c].group != "mislabeled"}
-        shares = {client: known[client].notes.get("share", 1.0) for client in gaps}
+        shares = {client: verdict.notes.get("share", 1.0) for client, verdict in known.items()}
         step = self.step * (1 - (when.round - 1) / when.rounds)
         for client, share in raised(shares, gaps, step, self.centred).items():
             known[client] = replace(known[client], notes={**known[client].notes, "share": share})
@@ -72,18 +72,19 @@ class RaiseByGap:
 def raised(
     shares: Mapping[ClientId, float], gaps: Mapping[ClientId, float], step: float, centred: bool = True
 ) -> Mapping[ClientId, float]:
-    """Shares, 1 on average, moved by up to `step` in the direction of the gaps, then set to 1 on average again.
+    """The shares of those with a gap, moved by up to `step` in its direction, then scaled so that all average 1 again.
 
-    Those that fall below zero are zero; equal gaps move nothing if the gaps are centred.
+    Who has no gap keeps his share. Those that fall below zero are zero; equal gaps move nothing if they are centred.
     """
     middle = sum(gaps.values()) / len(gaps) if gaps and centred else 0.0
     moves = {client: gap - middle for client, gap in gaps.items()}
     largest = max(map(abs, moves.values()), default=0.0)
-    if largest == 0:
-        return shares
-    moved = {client: share + step * moves[client] / largest for client, share in shares.items()}
-    mean = sum(moved.values()) / len(moved)
-    return {client: max(share / mean, 0.0) for client, share in moved.items()}
+    if largest <= 1e-9 * max(map(abs, gaps.values()), default=0.0):
+        return {}
+    moved = {client: shares[client] + step * move / largest for client, move in moves.items()}
+    kept = sum(share for client, share in shares.items() if client not in gaps)
+    scale = (len(shares) - kept) / sum(moved.values())
+    return {client: max(scale * share, 0.0) for client, share in moved.items()}
 
 
 def by_share(diagnosis: Diagnosis) -> Count:

@@ -73,7 +73,9 @@ class FindScattered:
 
     def _named(self, known: dict[ClientId, Verdict]) -> Diagnosis:
         sums = {client: verdict.notes["lid"] for client, verdict in known.items() if "lid" in verdict.notes}
-        high = dict(zip(sums, in_upper_group(torch.tensor(list(sums.values()))).tolist(), strict=True))
+        high = dict(
+            zip(sums, in_upper_group(torch.tensor(list(sums.values()), dtype=torch.float64)).tolist(), strict=True)
+        )
         groups = {client: replace(known[client], group="mislabeled" if high[client] else "common") for client in sums}
         return {**known, **groups}
 
@@ -81,7 +83,7 @@ class FindScattered:
 def in_upper_group(values: Tensor, starts: int = 5) -> Tensor:
     """Which values (N,) belong to the component of larger mean of a mixture of two; none if all are alike."""
     points = values.double().numpy().reshape(-1, 1)
-    if len(np.unique(points)) < 2:
+    if len(points) == 0 or np.ptp(points) <= TINY * np.abs(points).max():
         return torch.zeros(len(values), dtype=torch.bool)
     fits = fit(points, 2, starts)
     best = int(np.nanargmax(fits.likelihood))
