@@ -223,10 +223,9 @@ def batch_normed(shape: tuple[int, int, int]) -> tuple[Net, list[float]]:
     torch.manual_seed(0)
     norm = nn.BatchNorm1d(16)
     module = nn.Sequential(nn.Flatten(), nn.Linear(shape[1] * shape[2], 16), norm, nn.ReLU(), nn.Linear(16, 10)).eval()
-    module.register_forward_pre_hook(Scaling.for_channels(shape[0]))
     least: list[float] = []
     module.register_forward_hook(lambda *_: None if module.training else least.append(norm.running_var.min().item()))
-    return flatten(module, module[-1]), least
+    return flatten(module, module[-1], scale=Scaling.for_channels(shape[0])), least
 
 
 @pytest.mark.parametrize(

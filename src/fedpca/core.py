@@ -32,6 +32,11 @@ class Params:
     lengths: tuple[int, ...] = field(default=(), kw_only=True)  # entries of each tensor: of the weights, of the buffers
 
 
+def as_they_are(images: Tensor) -> Tensor:
+    """The images."""
+    return images
+
+
 @dataclass(frozen=True)
 class Net:
     """A model whose tensors are views into three vectors (see `params.flatten`), one per worker."""
@@ -43,10 +48,11 @@ class Net:
     counters: Tensor  # (I,)
     draws: bool = False  # whether training passes draw from PyTorch's global generator (dropout)
     lengths: tuple[int, ...] = ()  # see `Params`
+    scale: Callable[[Tensor], Tensor] = as_they_are  # images to what goes into the module
 
     def __call__(self, x: Tensor) -> Tensor:
         """Logits (N, classes) of images (N, C, H, W)."""
-        logits: Tensor = self.module(x)
+        logits: Tensor = self.module(self.scale(x))
         return logits
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
@@ -27,6 +27,8 @@ from fedpca.core import (
 )
 from fedpca.params import fault
 from fedpca.parts.combine import of_side
+from fedpca.parts.team import train_team
+from fedpca.parts.train import LocalTraining
 
 
 def play(method: Method, clients: Clients, server: Server, rounds: int) -> Iterator[Server]:
@@ -88,6 +90,14 @@ def answer_train(recipe: Recipe, site: Site) -> Update:
     with torch.no_grad():
         samples = recipe.select(site)
     return recipe.train(site, samples)
+
+
+def answer_train_together(recipe: Recipe, sites: Sequence[Site]) -> list[Update]:
+    """What each of several clients sends, trained as one; they share the model, which holds the global weights."""
+    assert isinstance(recipe.train, LocalTraining), "see `can_team`"
+    with torch.no_grad():
+        samples = [recipe.select(site) for site in sites]
+    return train_team(recipe.train, sites[0].net, sites, samples)
 
 
 def _orders(

@@ -33,14 +33,14 @@ def build(name: str, shape: Shape, classes: int, seed: int, weights: Path | None
         raise UserError(f"model {name!r} must return an nn.Module, came {type(module).__name__}")
     if weights is not None:
         load_pretrained(module, weights)
-    module.register_forward_pre_hook(Scaling.for_channels(shape[0]))
     module = module.float().eval()
-    return flatten(module, last_linear(module, classes), draws_in_forward(module, shape))
+    scale = Scaling.for_channels(shape[0])
+    return flatten(module, last_linear(module, classes), draws_in_forward(module, shape), scale)
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """A forward hook that turns uint8 pixels into standardised floats, channels last; floats pass as they are."""
+    """Turns uint8 pixels into standardised floats, channels last; floats pass as they are."""
 
     factor: Tensor  # (C, 1, 1)
     shift: Tensor  # (C, 1, 1)
@@ -52,13 +52,12 @@ class Scaling:
         spread = torch.tensor(std).view(-1, 1, 1)
         return Scaling(1 / (255 * spread), -torch.tensor(mean).view(-1, 1, 1) / spread)
 
-    def __call__(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The model's inputs with the first one scaled."""
-        images, *rest = inputs
+    def __call__(self, images: Tensor) -> Tensor:
+        """What goes into the model."""
         layout = torch.channels_last if images.ndim == 4 else torch.preserve_format
         if images.dtype != torch.uint8:
-            return (images.to(torch.float32, memory_format=layout), *rest)
-        return (images.to(torch.float32, memory_format=layout).mul_(self.factor).add_(self.shift), *rest)
+            return images.to(torch.float32, memory_format=layout)
+        return images.to(torch.float32, memory_format=layout).mul_(self.factor).add_(self.shift)
 
 
 def last_linear(module: nn.Module, classes: int) -> nn.Linear:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
 import torch
 from torch import Tensor, nn
 
-from fedpca.core import Net, Params
+from fedpca.core import Net, Params, as_they_are
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,9 @@ def layout_of(module: nn.Module) -> Layout:
     )
 
 
-def flatten(module: nn.Module, head: nn.Linear, draws: bool = False) -> Net:
+def flatten(
+    module: nn.Module, head: nn.Linear, draws: bool = False, scale: Callable[[Tensor], Tensor] = as_they_are
+) -> Net:
     """The same model, its tensors now views into three vectors, so that a load is three copies."""
     layout = layout_of(module)
     start = layout.params(module.state_dict())
@@ -93,7 +95,7 @@ def flatten(module: nn.Module, head: nn.Linear, draws: bool = False) -> Net:
     ):
         for slot in slots:
             tensors[slot.name].data = slot.view(vector)
-    return Net(module, head, weights, start.buffers, start.counters, draws, layout.lengths)
+    return Net(module, head, weights, start.buffers, start.counters, draws, layout.lengths, scale)
 
 
 @torch.no_grad()

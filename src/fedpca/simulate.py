@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from fedpca.chance import seed_of, stream
-from fedpca.core import ClientId, Failure, Method, Net, Order, Params, Report, Shard, Site, Update
+from fedpca.core import ClientId, Failure, Method, Net, Order, Params, Recipe, Report, Shard, Site, Update
 from fedpca.faults import UserError
-from fedpca.loop import answer_report, answer_train
+from fedpca.loop import answer_report, answer_train, answer_train_together
 from fedpca.params import load
+from fedpca.parts.team import SIZE, can_team
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -67,10 +68,16 @@ class Workers:
 
 
 class InProcess:
-    """Simulated clients that answer from their shards; an exception in a client's code ends the run with its trace."""
+    """Simulated clients that answer from their shards; an exception in a client's code ends the run with its trace.
 
-    def __init__(self, method: Method, shards: Mapping[ClientId, Shard], workers: Workers, seed: int) -> None:
-        self.method, self.shards, self.workers, self.seed = method, shards, workers, seed
+    Where model and training allow it, many clients are trained together (see `parts.team`), unless `together` is off:
+    that gives the very bits of clients that train alone.
+    """
+
+    def __init__(
+        self, method: Method, shards: Mapping[ClientId, Shard], workers: Workers, seed: int, together: bool = True
+    ) -> None:
+        self.method, self.shards, self.workers, self.seed, self.together = method, shards, workers, seed, together
         self.memory: dict[ClientId, dict[str, Tensor]] = {client: {} for client in shards}
         if workers.nets[0].draws and len(workers.nets) > 1:
             raise UserError("the model draws random numbers (dropout) that workers would share: use --workers 1")
@@ -91,12 +98,35 @@ class InProcess:
 
     def train(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Update | Failure]]:
         """Each ordered client's update."""
+        recipe = self.method.recipe(next(iter(orders.values())).round) if orders else None
+        if recipe and self.together and can_team(self.workers.nets[0], recipe.train):
+            return self._train_together(recipe, params, orders)
 
         def work(net: Net, client: ClientId) -> tuple[ClientId, Update | Failure]:
             site = self._site(net, params, client, orders[client], "train")
             return client, answer_train(self.method.recipe(site.order.round), site)
 
         return self.workers.map(work, orders)
+
+    def _train_together(
+        self, recipe: Recipe, params: Params, orders: Mapping[ClientId, Order]
+    ) -> Iterator[tuple[ClientId, Update | Failure]]:
+        """Teams are the same for any number of workers, and so are the updates."""
+        clients = list(orders)
+        teams = [clients[i : i + SIZE] for i in range(0, len(clients), SIZE)]
+
+        def work(net: Net, team: list[ClientId]) -> list[Update]:
+            sites = [self._site(net, params, team[0], orders[team[0]], "train")]
+            sites += [self._beside(sites[0], client, orders[client], "train") for client in team[1:]]
+            return answer_train_together(recipe, sites)
+
+        for team, updates in zip(teams, self.workers.map(work, teams), strict=True):
+            yield from zip(team, updates, strict=True)
+
+    def _beside(self, first: Site, client: ClientId, order: Order, purpose: str) -> Site:
+        """Another client's site with the same model, which holds the global weights already."""
+        shard, rng = self.shards[client], stream(self.seed, purpose, order.round, client)
+        return Site(first.net, shard.x, shard.y, self.memory[client], order, rng)
 
     def _site(self, net: Net, params: Params, client: ClientId, order: Order, purpose: str) -> Site:
         return site_for(

@@ -31,7 +31,7 @@ def plain_pytorch(module: nn.Module, site: Site, optimizer: torch.optim.Optimize
     for _ in range(epochs):
         for rows in torch.randperm(len(site.y), generator=rng).split(batch):
             optimizer.zero_grad()
-            cross_entropy(module(site.x[rows]), site.y[rows]).backward()
+            cross_entropy(module(site.net.scale(site.x[rows])), site.y[rows]).backward()
             optimizer.step()
 
 

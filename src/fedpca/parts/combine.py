@@ -79,6 +79,11 @@ class Sided(Generic[Rest, Result]):
         return self.part(own_site(site, self.side), *rest, **named)
 
 
+def unsided(part: object) -> object:
+    """The part itself, for those who care what it computes and not for whom."""
+    return part.part if isinstance(part, Sided) else part
+
+
 @dataclass(frozen=True)
 class SidedReports(Generic[Rest]):
     """Reports of several sides in one, each number under its side's name."""

@@ -84,7 +84,7 @@ class Distilled:
 
         def total(images: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
             with torch.no_grad():
-                soft = (teacher(images) / self.temperature).softmax(dim=1)
+                soft = (teacher(site.net.scale(images)) / self.temperature).softmax(dim=1)
             return distillation(logits + shift, soft, labels, share)
 
         return total

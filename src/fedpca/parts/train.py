@@ -58,7 +58,7 @@ class LocalTraining:
             return Update(None, 0)
         site.net.module.train()
         optimizer, loss_of = self.descent(site.net), self.loss(site, samples)
-        for picks in self._batches(len(samples.rows), site.rng):
+        for picks in self.batches(len(samples.rows), site.rng):
             images = self.augment(site.x[samples.rows[picks]], site.rng)
             images, labels = self.blend(images, samples.labels[picks], site.net.head.out_features, site.rng)
 
@@ -72,7 +72,7 @@ class LocalTraining:
             report = self.after(site, params)
         return Update(params, len(samples.rows), samples.reliability, report)
 
-    def _batches(self, count: int, rng: Generator) -> Iterator[Tensor]:
+    def batches(self, count: int, rng: Generator) -> Iterator[Tensor]:
         """Rows of each step; a last batch of one is passed over, since batch norm cannot train on it."""
         for _ in range(self.epochs):
             for picks in torch.split(torch.randperm(count, generator=rng), self.batch):

@@ -1,0 +1,106 @@
+"""Clients trained together get what each would have got alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from fedpca.core import Server, Shard
+from fedpca.loop import play
+from fedpca.methods import base, compose, single
+from fedpca.models import build
+from fedpca.params import flatten, params_of
+from fedpca.parts import team
+from fedpca.parts.augment import CropFlip, Mixup
+from fedpca.parts.step import GapGuided
+from fedpca.parts.team import can_team, layers_of
+from fedpca.parts.train import LocalTraining
+from fedpca.scenario import Experiment, check_experiment
+from fedpca.simulate import InProcess, Workers
+
+SIZES = [18, 18, 17, 40, 1, 2, 33, 17]  # the last batch may be short, of one, or the only one
+
+
+def shards(sizes=SIZES) -> dict[str, Shard]:
+    rng = torch.Generator().manual_seed(0)
+    return {
+        str(i): Shard(
+            torch.randint(0, 256, (size, 1, 8, 8), dtype=torch.uint8, generator=rng),
+            torch.randint(0, 10, (size,), generator=rng),
+        )
+        for i, size in enumerate(sizes)
+    }
+
+
+def settings(**training: object) -> Experiment:
+    table = {"rounds": 9, "training": {"batch": 16, **training}, "method": {"fedpca-hs": {"warmup": 2}}}
+    return check_experiment(table, "team")
+
+
+def played(experiment: Experiment, name: str, together: bool, workers: int = 1, rounds: int = 3) -> list[Server]:
+    crew = Workers([build("mlp", (1, 8, 8), 10, 0) for _ in range(workers)])
+    method = compose(name, experiment)
+    clients = InProcess(method, shards(), crew, 0, together)
+    servers = list(play(method, clients, Server(params_of(crew.nets[0])), rounds))
+    crew.close()
+    return servers
+
+
+@pytest.mark.parametrize("training", [{}, {"epochs": 3}, {"logit_adjustment": True}, {"momentum": 0.0, "lr": 0.2}])
+@pytest.mark.parametrize("name", ["fedavg", "fedism", "fedga", "fedpca-hs", "median"])
+def test_together_is_as_alone_but_for_rounding(name: str, training: dict[str, object]):
+    experiment = settings(**training)
+    for one, many in zip(played(experiment, name, False), played(experiment, name, True), strict=True):
+        assert (one.params.weights - many.params.weights).abs().max() < 1e-5
+        assert one.weights == pytest.approx(many.weights, abs=1e-5) if one.weights else many.weights is None
+
+
+def test_teams_and_so_the_bits_do_not_depend_on_the_number_of_workers(monkeypatch):
+    monkeypatch.setattr("fedpca.simulate.SIZE", 3)
+    one, two = (played(settings(), "fedism", True, workers) for workers in (1, 2))
+    assert all(torch.equal(a.params.weights, b.params.weights) for a, b in zip(one, two, strict=True))
+
+
+def test_the_team_is_really_used(monkeypatch):
+    calls: list[int] = []
+    real = team.train_team
+    monkeypatch.setattr("fedpca.loop.train_team", lambda *given: calls.append(len(given[2])) or real(*given))
+    played(settings(), "fedavg", True, rounds=1)
+    played(settings(), "fedavg", False, rounds=1)
+    assert calls == [len(SIZES)]
+
+
+def plain(experiment: Experiment) -> LocalTraining:
+    train = base(experiment).train
+    assert isinstance(train, LocalTraining)
+    return train
+
+
+def test_only_what_can_be_batched_is():
+    net, experiment = build("mlp", (1, 8, 8), 10, 0), settings()
+    assert can_team(net, plain(experiment))
+    assert can_team(net, replace(plain(experiment), step=GapGuided()))
+    assert not can_team(net, replace(plain(experiment), augment=CropFlip()))
+    assert not can_team(net, replace(plain(experiment), blend=Mixup()))
+    assert not can_team(net, plain(settings(optimizer="adam")))
+    assert not can_team(net, single("own", replace(base(experiment), train=lambda site, samples: None)).recipe(1).train)
+    assert not can_team(build("cnn-small", (1, 8, 8), 10, 0), plain(experiment))
+
+
+@pytest.mark.parametrize(
+    ("module", "layers"),
+    [
+        (nn.Sequential(nn.Linear(4, 3)), 1),
+        (nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3)), 3),
+        (nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 3)), 0),
+        (nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 3)), 0),
+        (nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Dropout(), nn.Linear(3, 3)), 0),
+        (nn.Sequential(nn.Linear(4, 3, bias=False)), 0),
+        (nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 3)), 0),
+    ],
+)
+def test_layers_of_linear_networks_alone(module: nn.Sequential, layers: int):
+    assert len(layers_of(flatten(module, module[-1]))) == layers
