@@ -1,0 +1,86 @@
+"""Flower: its simulation engine on Ray with its FedAvg, so many workers that share the cores.
+
+`run_simulation` is the Python entry to the engine that `flwr run` uses. Each worker makes data and model once and keeps
+them, as Flower's guide recommends for speed; evaluation is off.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+
+os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+
+import ray
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+from flwr.simulation import run_simulation
+from torch import Tensor, nn
+
+from benchmarks.racer import Racer
+from benchmarks.workloads import WORKLOADS, cores, data_of, fit, model_of, optimizer_of
+
+client_app = ClientApp()
+
+
+@cache
+def _held(name: str) -> tuple[list[tuple[Tensor, Tensor]], nn.Module]:
+    return data_of(WORKLOADS[name]), model_of(WORKLOADS[name])
+
+
+@client_app.train()
+def train(message: Message, context: Context) -> Message:
+    """One client's epoch."""
+    name = str(message.content["config"]["workload"])
+    data, model = _held(name)
+    x, y = data[int(context.node_config["partition-id"])]
+    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    fit(model, optimizer_of(model), x, y, WORKLOADS[name].batch)
+    metrics = MetricRecord({"num-examples": len(y)})
+    return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
+
+
+def server_app(name: str) -> ServerApp:
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        model = model_of(WORKLOADS[name])
+        names, racer = [name for name, _ in model.named_parameters()], Racer(model.parameters())
+
+        def pause(round: int, arrays: ArrayRecord) -> None:
+            """Where Flower would evaluate: before the first round, and after each."""
+
+            def weights() -> list[Tensor]:
+                state = arrays.to_torch_state_dict()
+                return [state[name] for name in names]
+
+            if round and not racer.pause(weights):
+                ray.shutdown()
+                os._exit(0)
+
+        FedAvg(fraction_evaluate=0.0).start(
+            grid,
+            ArrayRecord(model.state_dict()),
+            num_rounds=10**6,
+            train_config=ConfigRecord({"workload": name}),
+            evaluate_fn=pause,
+        )
+
+    return app
+
+
+def main(name: str, workers: str) -> None:
+    share = {"num_cpus": max(1, cores() // int(workers)), "num_gpus": 0.0}
+    settings = {"init_args": {"num_cpus": cores()}, "client_resources": share}
+    run_simulation(server_app(name), client_app, WORKLOADS[name].clients, backend_config=settings)
+
+
+if __name__ == "__main__":
+    # Ray sends functions of the main module by value, with every message: those of an imported one go by name
+    from benchmarks.peers import flower
+
+    flower.main(*sys.argv[1:])

@@ -1,0 +1,55 @@
+"""fluke: its FedAVG with clients that keep no model between rounds (`persistency=False`), all in memory, no evaluation.
+
+It trains in parallel on two GPUs or more only, so that there is one way to run it on a CPU.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from fluke import DDict, FlukeENV
+from fluke.algorithms.fedavg import FedAVG
+from fluke.data import DataSplitter, DummyDataContainer, FastDataLoader
+from fluke.utils import FederationObserver
+from torch import nn
+
+from benchmarks.racer import Racer
+from benchmarks.workloads import CLASSES, DECAY, LR, MOMENTUM, WORKLOADS, Workload, data_of, model_of
+
+
+class Pauses(FederationObserver):
+    def __init__(self, model: nn.Module) -> None:
+        self.model, self.racer = model, Racer(model.parameters())
+
+    def end_round(self, round: int) -> None:
+        if not self.racer.pause(lambda: list(self.model.parameters())):
+            os._exit(0)
+
+
+def federation(workload: Workload, persistency: bool = False) -> FedAVG:
+    loaders = [
+        FastDataLoader(x, y, num_labels=CLASSES, batch_size=workload.batch, shuffle=True) for x, y in data_of(workload)
+    ]
+    container = DummyDataContainer(loaders, [None] * len(loaders), None, CLASSES)
+    client = {
+        "batch_size": workload.batch,
+        "local_epochs": 1,
+        "loss": "CrossEntropyLoss",
+        "persistency": persistency,
+        "optimizer": {"name": "SGD", "lr": LR, "momentum": MOMENTUM, "weight_decay": DECAY},
+        "scheduler": {"name": "StepLR", "step_size": 1, "gamma": 1},
+    }
+    settings = DDict(client=client, server={"weighted": True}, model=model_of(workload))
+    return FedAVG(workload.clients, DataSplitter(container), settings)
+
+
+def main(name: str) -> None:
+    FlukeENV().set_eval_cfg(server=False)
+    algorithm = federation(WORKLOADS[name])
+    algorithm.set_callbacks(Pauses(algorithm.server.model))
+    algorithm.run(n_rounds=10**6, eligible_perc=1.0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

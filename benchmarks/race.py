@@ -1,0 +1,151 @@
+"""Systems side by side: each in its own process, one round in turns, while all others stand still."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.racer import family
+
+ROOT = Path(__file__).parents[1]
+PATIENCE = 10  # seconds between an entrant's last word and its end by force
+
+
+class Broken(Exception):
+    """An entrant ended too early; its last words."""
+
+
+@dataclass
+class Result:
+    """What one entrant needed."""
+
+    start: float  # seconds from the call of the program to the end of its first round
+    moved: float  # see `racer.distance`
+    seconds: list[float] = field(default_factory=list)  # of each round
+    cpu: list[float] = field(default_factory=list)
+    peak_mb: float = 0.0
+
+    @property
+    def median(self) -> float:
+        """Seconds of a round."""
+        return statistics.median(self.seconds)
+
+    @property
+    def median_cpu(self) -> float:
+        """CPU seconds of a round, children included."""
+        return statistics.median(self.cpu)
+
+
+class Entrant:
+    """A process that speaks as `racer` says. It is stopped between its turns, since some systems poll while they wait."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        began, self.errors = time.perf_counter(), tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, cwd=ROOT
+        )
+        try:
+            first = self._answer()
+        except Broken:
+            self.end()
+            raise
+        self.result = Result(time.perf_counter() - began, first["moved"])
+        self.process.send_signal(signal.SIGSTOP)
+
+    def play(self, rounds: int) -> None:
+        """Some rounds, one after the other, into the result."""
+        self.process.send_signal(signal.SIGCONT)
+        for _ in range(rounds):
+            answer = self._tell("round")
+            self.result.seconds.append(answer["seconds"])
+            self.result.cpu.append(answer["cpu"])
+        self.process.send_signal(signal.SIGSTOP)
+
+    def finish(self) -> Result:
+        """Its result with the peak memory; the process is gone."""
+        self.process.send_signal(signal.SIGCONT)
+        self.result.peak_mb = self._tell("quit")["peak_mb"]
+        self.end()
+        return self.result
+
+    def end(self) -> None:
+        """Ends the process and what it started: in peace if they do so soon, else by force."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGCONT)
+        members = family(self.process.pid)
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+        deadline = time.perf_counter() + PATIENCE
+        while time.perf_counter() < deadline and (self.process.poll() is None or any(map(_lives, members))):
+            time.sleep(0.05)
+        for member in filter(_lives, members):
+            with suppress(ProcessLookupError):
+                os.kill(member, signal.SIGKILL)
+        self.process.wait()
+
+    def _tell(self, word: str) -> dict[str, float]:
+        try:
+            self.process.stdin.write(word + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # its last words are read below
+        return self._answer()
+
+    def _answer(self) -> dict[str, float]:
+        if line := self.process.stdout.readline():
+            return json.loads(line)
+        self.errors.seek(0)
+        raise Broken(self.errors.read()[-2000:].strip() or f"ended with code {self.process.wait()}")
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process is there and is not merely waiting for its parent to take note of its end."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How to start a system, and how often it plays."""
+
+    command: Sequence[str]
+    rounds: int = 1  # in each turn: several where a round is short, so that caches are warm for most
+
+
+def race(entries: Mapping[str, Entry], turns: int) -> tuple[dict[str, Result], dict[str, str]]:
+    """The result of each system, and the last words of each that broke."""
+    running: dict[str, Entrant] = {}
+    broken: dict[str, str] = {}
+
+    def attempt(name: str, action: str, *given: object) -> object:
+        try:
+            return Entrant(*given) if action == "start" else getattr(running[name], action)(*given)
+        except Broken as error:
+            broken[name] = str(error)
+            if entrant := running.pop(name, None):
+                entrant.end()
+            return None
+
+    try:
+        for name, entry in entries.items():
+            if entrant := attempt(name, "start", entry.command):
+                running[name] = entrant
+        for _ in range(turns):
+            for name in list(running):
+                attempt(name, "play", entries[name].rounds)
+        results = {name: attempt(name, "finish") for name in list(running)}
+        return {name: result for name, result in results.items() if result}, broken
+    finally:
+        for entrant in running.values():
+            entrant.end()
