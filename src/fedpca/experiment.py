@@ -19,9 +19,10 @@ from fedpca.data.federation import Federation, federate
 from fedpca.evaluate import evaluate, identification, weight_shares
 from fedpca.faults import RunError
 from fedpca.loop import play
-from fedpca.methods import compose
+from fedpca.methods import base, compose
 from fedpca.models import build
 from fedpca.params import layout_of, params_of
+from fedpca.parts.team import SIZE, SMALL, can_team
 from fedpca.record import Line
 from fedpca.scenario import Experiment, leaves, read_experiment, write_experiment
 from fedpca.scores import fairness_robustness, headline
@@ -88,6 +89,17 @@ def default_workers(experiment: Experiment, federation: Federation, jobs: int = 
     probe = build(experiment.model.name, federation.shape, len(federation.classes), 0)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return 1 if probe.draws else max(1, min(cores // jobs, len(federation.shards)))
+
+
+def plan(experiment: Experiment, federation: Federation, jobs: int, workers: int) -> str:
+    """How the work will be done, in words: what was chosen for this model and machine."""
+    net = build(experiment.model.name, federation.shape, len(federation.classes), 0)
+    runs = f"{jobs} runs at a time, each with " if jobs > 1 else ""
+    threads = f"{workers} worker{'s' * (workers > 1)} of one thread"
+    if not can_team(net, base(experiment).train):
+        return f"{runs}{threads}, a client at a time each"
+    where = f"; small enough for one of the {workers}" if workers > 1 and len(net.weights) <= SMALL else ""
+    return f"{runs}{threads}, {min(SIZE, len(federation.shards))} clients together where the method allows it{where}"
 
 
 def run_cell(cell: Cell, dataset: Dataset, federation: Federation, workers: int, watch: Watch) -> None:

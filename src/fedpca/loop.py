@@ -27,6 +27,8 @@ from fedpca.core import (
 )
 from fedpca.params import fault
 from fedpca.parts.combine import of_side
+from fedpca.parts.report import PerformanceAndCapacity
+from fedpca.parts.select import ConfidentOfTheMislabeled
 from fedpca.parts.team import train_team
 from fedpca.parts.train import LocalTraining
 
@@ -92,11 +94,20 @@ def answer_train(recipe: Recipe, site: Site) -> Update:
     return recipe.train(site, samples)
 
 
+@torch.no_grad()
+def answer_report_together(recipe: Recipe, sites: Sequence[Site]) -> list[Report]:
+    """What each of several clients says; they share the model, which holds the global weights."""
+    assert isinstance(recipe.report, PerformanceAndCapacity), "see `can_report_together`"
+    return recipe.report.of_many(sites)
+
+
 def answer_train_together(recipe: Recipe, sites: Sequence[Site]) -> list[Update]:
     """What each of several clients sends, trained as one; they share the model, which holds the global weights."""
     assert isinstance(recipe.train, LocalTraining), "see `can_team`"
     with torch.no_grad():
-        samples = [recipe.select(site) for site in sites]
+        select = recipe.select
+        many = select.of_many(sites) if isinstance(select, ConfidentOfTheMislabeled) else map(select, sites)
+        samples = list(many)
     return train_team(recipe.train, sites[0].net, sites, samples)
 
 

@@ -14,9 +14,9 @@ from torch import Tensor
 from fedpca.chance import seed_of, stream
 from fedpca.core import ClientId, Failure, Method, Net, Order, Params, Recipe, Report, Shard, Site, Update
 from fedpca.faults import UserError
-from fedpca.loop import answer_report, answer_train, answer_train_together
+from fedpca.loop import answer_report, answer_report_together, answer_train, answer_train_together
 from fedpca.params import load
-from fedpca.parts.team import SIZE, can_team
+from fedpca.parts.team import SIZE, SMALL, can_report_together, can_team
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -89,6 +89,9 @@ class InProcess:
 
     def report(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Report | Failure]]:
         """Each ordered client's report."""
+        recipe = self._recipe(orders)
+        if recipe and self.together and can_report_together(self.workers.nets[0], recipe.report):
+            return self._in_teams(answer_report_together, recipe, params, orders, "report")
 
         def work(net: Net, client: ClientId) -> tuple[ClientId, Report | Failure]:
             site = self._site(net, params, client, orders[client], "report")
@@ -98,9 +101,9 @@ class InProcess:
 
     def train(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Update | Failure]]:
         """Each ordered client's update."""
-        recipe = self.method.recipe(next(iter(orders.values())).round) if orders else None
+        recipe = self._recipe(orders)
         if recipe and self.together and can_team(self.workers.nets[0], recipe.train):
-            return self._train_together(recipe, params, orders)
+            return self._in_teams(answer_train_together, recipe, params, orders, "train")
 
         def work(net: Net, client: ClientId) -> tuple[ClientId, Update | Failure]:
             site = self._site(net, params, client, orders[client], "train")
@@ -108,20 +111,31 @@ class InProcess:
 
         return self.workers.map(work, orders)
 
-    def _train_together(
-        self, recipe: Recipe, params: Params, orders: Mapping[ClientId, Order]
-    ) -> Iterator[tuple[ClientId, Update | Failure]]:
-        """Teams are the same for any number of workers, and so are the updates."""
+    def _recipe(self, orders: Mapping[ClientId, Order]) -> Recipe | None:
+        """The recipe of the ordered round; None if nobody is ordered."""
+        return next((self.method.recipe(order.round) for order in orders.values()), None)
+
+    def _in_teams(
+        self,
+        answer: Callable[[Recipe, Sequence[Site]], list[Result]],
+        recipe: Recipe,
+        params: Params,
+        orders: Mapping[ClientId, Order],
+        purpose: str,
+    ) -> Iterator[tuple[ClientId, Result]]:
+        """The answers of many clients at a time; teams, and so answers, are the same for any number of workers."""
         clients = list(orders)
         teams = [clients[i : i + SIZE] for i in range(0, len(clients), SIZE)]
 
-        def work(net: Net, team: list[ClientId]) -> list[Update]:
-            sites = [self._site(net, params, team[0], orders[team[0]], "train")]
-            sites += [self._beside(sites[0], client, orders[client], "train") for client in team[1:]]
-            return answer_train_together(recipe, sites)
+        def work(net: Net, team: list[ClientId]) -> list[Result]:
+            sites = [self._site(net, params, team[0], orders[team[0]], purpose)]
+            sites += [self._beside(sites[0], client, orders[client], purpose) for client in team[1:]]
+            return answer(recipe, sites)
 
-        for team, updates in zip(teams, self.workers.map(work, teams), strict=True):
-            yield from zip(team, updates, strict=True)
+        small = len(params.weights) <= SMALL
+        found = (work(self.workers.nets[0], team) for team in teams) if small else self.workers.map(work, teams)
+        for team, answers in zip(teams, found, strict=True):
+            yield from zip(team, answers, strict=True)
 
     def _beside(self, first: Site, client: ClientId, order: Order, purpose: str) -> Site:
         """Another client's site with the same model, which holds the global weights already."""

@@ -36,7 +36,11 @@ def shards(sizes=SIZES) -> dict[str, Shard]:
 
 
 def settings(**training: object) -> Experiment:
-    table = {"rounds": 9, "training": {"batch": 16, **training}, "method": {"fedpca-hs": {"warmup": 2}}}
+    table = {
+        "rounds": 9,
+        "training": {"batch": 16, **training},
+        "method": {"fedpca-hs": {"warmup": 1}, "fedpca-hs-auto": {"warmup": 1}},
+    }
     return check_experiment(table, "team")
 
 
@@ -50,7 +54,7 @@ def played(experiment: Experiment, name: str, together: bool, workers: int = 1, 
 
 
 @pytest.mark.parametrize("training", [{}, {"epochs": 3}, {"logit_adjustment": True}, {"momentum": 0.0, "lr": 0.2}])
-@pytest.mark.parametrize("name", ["fedavg", "fedism", "fedga", "fedpca-hs", "median"])
+@pytest.mark.parametrize("name", ["fedavg", "fedism", "fedga", "fedpca-hs", "fedpca-hs-auto", "median", "fedism+rfa"])
 def test_together_is_as_alone_but_for_rounding(name: str, training: dict[str, object]):
     experiment = settings(**training)
     for one, many in zip(played(experiment, name, False), played(experiment, name, True), strict=True):

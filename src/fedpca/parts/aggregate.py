@@ -118,7 +118,8 @@ def _zeros(like: Params) -> Params:
 def _accumulate(total: Params, state: Params, weight: float) -> None:
     if weight > 0:
         for sums, vector in zip(_vectors(total), _vectors(state), strict=True):
-            sums.add_(vector, alpha=weight)
+            if sums.numel():
+                sums.add_(vector, alpha=weight)
 
 
 def _combined(sums: Sequence[tuple[Params, float]]) -> Params:

@@ -9,13 +9,15 @@ from statistics import fmean
 from fedpca.core import ClientId, Diagnose, Diagnosis, Group, Report, Verdict, When
 from fedpca.parts.identify import Finding, Identify
 
+NOBODY = Verdict()  # of whom nothing is known yet
+
 
 def remember(diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
     """The same opinions, with each client's latest report beside the values it gave earlier."""
     known = dict(diagnosis)
     for client, report in reports.items():
-        verdict = known.get(client, Verdict())
-        known[client] = replace(verdict, report={**verdict.report, **report})
+        verdict = known.get(client, NOBODY)
+        known[client] = replace(verdict, report={**verdict.report, **report}) if report else verdict
     return known
 
 

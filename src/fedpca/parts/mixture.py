@@ -63,22 +63,28 @@ def bic(fits: Fits, covariance: Covariance) -> Floats:
 def _k_means(points: Floats, components: int, starts: int, steps: int = 10) -> NDArray[np.int64]:
     """Cluster of each point per start (S, K): k-means++ seeds 0, 1, 2, …, then a few rounds of Lloyd's algorithm."""
     centres = np.stack([_spread_seeds(points, components, np.random.default_rng(seed)) for seed in range(starts)])
-    for _ in range(steps):
-        nearest = _distances(points, centres).argmin(axis=2)
-        members = _one_hot(nearest, components)
-        sizes = members.sum(axis=1)[..., None]  # (S, G, 1)
-        centres = np.where(sizes > 0, np.einsum("skg,kd->sgd", members, points) / np.maximum(sizes, 1), centres)
     clusters: NDArray[np.int64] = _distances(points, centres).argmin(axis=2)
+    for _ in range(steps):
+        members = _one_hot(clusters, components)
+        sizes = members.sum(axis=1)[..., None]  # (S, G, 1)
+        centres = np.where(sizes > 0, members.transpose(0, 2, 1) @ points / np.maximum(sizes, 1), centres)
+        before, clusters = clusters, _distances(points, centres).argmin(axis=2)
+        if np.array_equal(before, clusters):  # nothing would change any more
+            break
     return clusters
 
 
 def _spread_seeds(points: Floats, components: int, rng: np.random.Generator) -> Floats:
     """Points drawn one after another with chances that grow with the distance to those drawn before (k-means++)."""
-    chosen = [points[rng.integers(len(points))]]
+    chosen, distance = [points[rng.integers(len(points))]], None
     while len(chosen) < components:
-        distance = np.min([((points - centre) ** 2).sum(axis=1) for centre in chosen], axis=0)
-        total = distance.sum()
-        chosen.append(points[rng.choice(len(points), p=distance / total)] if total > 0 else chosen[0])
+        last = ((points - chosen[-1]) ** 2).sum(axis=1)
+        distance = last if distance is None else np.minimum(distance, last)
+        if not distance.any():  # all points are where those drawn are
+            chosen.append(chosen[0])
+            continue
+        below = (distance / distance.sum()).cumsum()  # drawn as `rng.choice` does, without its checks
+        chosen.append(points[np.searchsorted(below / below[-1], rng.random(), side="right")])
     return np.stack(chosen)
 
 

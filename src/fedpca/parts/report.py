@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import log
 from typing import Literal
 
 import torch
@@ -18,6 +17,7 @@ from fedpca.parts.step import grown
 BATCH = (
     128  # rows of a pass without gradients; larger ones leave the cache and take 1.6 times as long with convolutions
 )
+MANY = 1024  # rows of a pass for many small clients of a network without convolutions
 FLOOR = 1e-12  # of the dispersion before its logarithm: all predictions in one class
 
 
@@ -82,20 +82,40 @@ class PerformanceAndCapacity:
 
     def __call__(self, site: Site) -> Report:
         """The numbers, from one pass in eval mode; `dispersion` alone does not look at labels."""
-        features, logits = (torch.cat(parts) for parts in zip(*passes(site, self.augment), strict=True))
-        predicted, share = logits.argmax(dim=1), site.order.round / site.order.rounds
-        report: dict[str, float | list[float]] = {
-            "loss": cross_entropy(logits, site.y).item(),
-            "dispersion": dispersion(features, predicted, logits.shape[1], self.per_sample, self.denominator),
-        }
+        return self._reports([site], *(torch.cat(parts) for parts in zip(*passes(site, self.augment), strict=True)))[0]
+
+    def of_many(self, sites: Sequence[Site]) -> list[Report]:
+        """The numbers of clients that share a model, from one pass over the images of all."""
+        images = torch.cat([site.x[torch.arange(len(site.y))] for site in sites])
+        seen = [sites[0].net.features(some) for some in torch.split(images, MANY)]
+        return self._reports(sites, *(torch.cat(parts) for parts in zip(*seen, strict=True)))
+
+    def _reports(self, sites: Sequence[Site], features: Tensor, logits: Tensor) -> list[Report]:
+        """Each client's numbers from the features and logits of all their images, one client after the other."""
+        sizes, labels = [len(site.y) for site in sites], torch.cat([site.y for site in sites])
+        owners = torch.repeat_interleave(torch.arange(len(sites)), torch.tensor(sizes))
+        predicted = logits.argmax(dim=1)
+        losses = torch.zeros(len(sites), dtype=torch.float64)
+        losses.index_add_(0, owners, cross_entropy(logits, labels, reduction="none").double())
+        spreads = dispersions(features, predicted, owners, sizes, logits.shape[1], self.per_sample, self.denominator)
+        told: list[dict[str, float | list[float]]] = [
+            {"loss": loss / size, "dispersion": spread}
+            for loss, size, spread in zip(losses.tolist(), sizes, spreads, strict=True)
+        ]
         if self.confidence or self.informativeness:
-            probs = logits.double().softmax(dim=1)
-            agreeing = probs.amax(dim=1)[predicted == site.y]
-            if self.confidence and len(agreeing):
-                report["confidence"] = confident_share(agreeing, share, self.confidence)
+            probs, hits = logits.double().softmax(dim=1), predicted == labels
+            if self.confidence:
+                share = sites[0].order.round / sites[0].order.rounds
+                sure = confident_shares(probs.amax(dim=1)[hits], owners[hits], len(sites), share, self.confidence)
+                _add(told, [{"confidence": level} if level is not None else {} for level in sure])
             if self.informativeness:
-                report |= label_slope(probs, site.y)
-        return report
+                _add(told, label_slopes(probs, labels, owners, sizes))
+        return list(told)
+
+
+def _add(reports: Sequence[dict[str, float | list[float]]], more: Sequence[Mapping[str, float]]) -> None:
+    for report, numbers in zip(reports, more, strict=True):
+        report.update(numbers)
 
 
 def passes(site: Site, augment: Augment = unchanged) -> Iterator[tuple[Tensor, Tensor]]:
@@ -111,34 +131,86 @@ def dispersion(
 
     Needs no labels. After Xie et al. 2023; all predictions in one class give the logarithm of `FLOOR`.
     """
-    features = features.flatten(1).double()
-    counts = torch.bincount(predicted, minlength=classes).double()  # (classes,)
-    sums = torch.zeros(classes, features.shape[1], dtype=torch.float64).index_add_(0, predicted, features)
-    centroids = sums / counts.clamp_min(1).unsqueeze(1)
-    spread = (counts * (centroids - features.mean(dim=0)).square().sum(dim=1)).sum().item()
-    degrees = classes if denominator == "all" else int((counts > 0).sum())
-    spread /= max(degrees - 1, 1) * (len(features) if per_sample else 1)
-    return log(max(spread, FLOOR))
+    owners = torch.zeros(len(features), dtype=torch.int64)
+    return dispersions(features, predicted, owners, [len(features)], classes, per_sample, denominator)[0]
 
 
-def confident_share(agreeing: Tensor, share: float, reading: str) -> float:
-    """The confidence that the top `share` of the samples predicted as labelled exceed; or the mean over that share."""
-    level = torch.quantile(agreeing, 1 - share)
-    return (level if reading == "quantile" else agreeing[agreeing >= level].mean()).item()
+def dispersions(
+    features: Tensor,
+    predicted: Tensor,
+    owners: Tensor,
+    sizes: Sequence[int],
+    classes: int,
+    per_sample: bool = True,
+    denominator: str = "all",
+) -> list[float]:
+    """The `dispersion` of each client; `owners` says whose the samples are."""
+    features, count = features.flatten(1).double(), len(sizes)
+    cells = owners * classes + predicted  # (samples,): one cell per client and class
+    counts = torch.bincount(cells, minlength=count * classes).double().view(count, classes)
+    sums = torch.zeros(count * classes, features.shape[1], dtype=torch.float64).index_add_(0, cells, features)
+    sums = sums.view(count, classes, -1)
+    means = sums.sum(dim=1) / counts.sum(dim=1, keepdim=True)
+    centroids = sums / counts.clamp_min(1).unsqueeze(2)
+    spreads = (counts * (centroids - means.unsqueeze(1)).square().sum(dim=2)).sum(dim=1)
+    degrees = torch.full((count,), classes) if denominator == "all" else (counts > 0).sum(dim=1)
+    spreads = spreads / (degrees - 1).clamp_min(1) / (torch.tensor(sizes) if per_sample else 1)
+    return spreads.clamp_min(FLOOR).log().tolist()
 
 
-def label_slope(probs: Tensor, labels: Tensor) -> dict[str, float]:
-    """How far the labels follow the model's probabilities: `slope` of one on the other, all classes; `slope_error`.
+def confident_shares(agreeing: Tensor, owners: Tensor, count: int, share: float, reading: str) -> list[float | None]:
+    """Per client the confidence that the top `share` of its samples predicted as labelled exceed, or their mean.
+
+    Linear between samples, as `torch.quantile` has it; None for a client without such samples.
+    """
+    if len(agreeing) == 0:
+        return [None] * count
+    sizes, order = torch.bincount(owners, minlength=count), agreeing.argsort()
+    ranked = agreeing[order][owners[order].argsort(stable=True)]  # client by client, each ascending
+    place = (1 - share) * (sizes - 1).clamp_min(0).double()
+    starts, below = sizes.cumsum(0) - sizes, place.floor().long()
+    last = (starts + sizes - 1).clamp_min(0)
+    low, high = ranked[torch.minimum(starts + below, last)], ranked[torch.minimum(starts + below + 1, last)]
+    levels = torch.lerp(low, high, place - below)
+    if reading != "quantile":
+        top = (agreeing >= levels[owners]).double()
+        sums = torch.zeros(2, count, dtype=torch.float64)
+        sums[0].index_add_(0, owners, top * agreeing)
+        levels = sums[0] / sums[1].index_add_(0, owners, top)
+    return [level if size else None for level, size in zip(levels.tolist(), sizes.tolist(), strict=True)]
+
+
+def label_slopes(probs: Tensor, labels: Tensor, owners: Tensor, sizes: Sequence[int]) -> list[dict[str, float]]:
+    """How far each client's labels follow the model's probabilities: `slope` of one on the other; `slope_error`.
 
     sum_c cov(p_c, [y = c]) / sum_c var(p_c): 1 if labels are drawn as the model says, more if it is less sure than it
     could be, 0 if they are unrelated. Replacing a share s of the labels by random ones multiplies it by 1 - s, however
     sure the model is: only ratios of clients' slopes are used. Nothing if all images get the same probabilities.
     """
-    away = probs - probs.mean(dim=0)  # (N, classes)
-    hot = torch.zeros_like(probs).scatter_(1, labels.unsqueeze(1), 1.0)
-    follows, spread = (away * (hot - hot.mean(dim=0))).sum(dim=1), away.square().sum(dim=1)  # (N,), (N,)
-    total = spread.sum().item()
-    if total < FLOOR:
-        return {}
-    slope = follows.sum().item() / total
-    return {"slope": slope, "slope_error": (follows - slope * spread).norm().item() / total}
+    count, hot = torch.tensor(sizes).double(), torch.zeros_like(probs).scatter_(1, labels.unsqueeze(1), 1.0)
+
+    def summed(values: Tensor) -> Tensor:
+        return torch.zeros(len(sizes), *values.shape[1:], dtype=torch.float64).index_add_(0, owners, values)
+
+    away = probs - (summed(probs) / count.unsqueeze(1))[owners]  # (samples, classes)
+    marks = hot - (summed(hot) / count.unsqueeze(1))[owners]
+    follows, spread = (away * marks).sum(dim=1), away.square().sum(dim=1)  # (samples,), (samples,)
+    totals = summed(spread)
+    slopes = summed(follows) / totals.clamp_min(FLOOR)
+    errors = summed((follows - slopes[owners] * spread).square()).sqrt() / totals.clamp_min(FLOOR)
+    return [
+        {"slope": slope, "slope_error": error} if total >= FLOOR else {}
+        for slope, error, total in zip(slopes.tolist(), errors.tolist(), totals.tolist(), strict=True)
+    ]
+
+
+def confident_share(agreeing: Tensor, share: float, reading: str) -> float:
+    """The same of one client, which has such samples."""
+    (level,) = confident_shares(agreeing, torch.zeros(len(agreeing), dtype=torch.int64), 1, share, reading)
+    assert level is not None
+    return level
+
+
+def label_slope(probs: Tensor, labels: Tensor) -> dict[str, float]:
+    """The same of one client."""
+    return label_slopes(probs, labels, torch.zeros(len(labels), dtype=torch.int64), [len(labels)])[0]

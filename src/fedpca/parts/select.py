@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from fedpca.core import Samples, Select, Site
-from fedpca.parts.report import passes
+from fedpca.parts.report import MANY, passes
 
 
 def everything(site: Site) -> Samples:
@@ -42,7 +44,22 @@ class ConfidentOfTheMislabeled:
         """The samples; their reliability is the mean confidence."""
         if site.order.verdict.group != "mislabeled":
             return everything(site)
-        logits = torch.cat([logits for _, logits in passes(site)])
+        return self._confident(site, torch.cat([logits for _, logits in passes(site)]))
+
+    def of_many(self, sites: Sequence[Site]) -> list[Samples]:
+        """Each client's samples; they share the model, and one pass is made for all that are mislabeled."""
+        judged = [site for site in sites if site.order.verdict.group == "mislabeled"]
+        if not judged:
+            return [everything(site) for site in sites]
+        images = torch.cat([site.x[torch.arange(len(site.y))] for site in judged])
+        logits = torch.cat([judged[0].net(some) for some in torch.split(images, MANY)])
+        parts = iter(torch.split(logits, [len(site.y) for site in judged]))
+        return [
+            self._confident(site, next(parts)) if site.order.verdict.group == "mislabeled" else everything(site)
+            for site in sites
+        ]
+
+    def _confident(self, site: Site, logits: Tensor) -> Samples:
         confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
         rows = (confidence > site.order.verdict.threshold).nonzero().flatten()
         rows = rows if len(rows) >= self.least else rows[:0]

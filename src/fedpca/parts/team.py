@@ -9,21 +9,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy as losses_of
 from torch.optim import SGD
 
-from fedpca.core import Net, Params, Samples, Site, Train, Update
+from fedpca.core import Net, Params, ReportPart, Samples, Site, Train, Update
 from fedpca.params import load
 from fedpca.parts.augment import unblended, unchanged
 from fedpca.parts.combine import unsided
 from fedpca.parts.loss import LogitAdjusted, cross_entropy, log_prior
+from fedpca.parts.report import PerformanceAndCapacity
 from fedpca.parts.step import TINY, GapGuided, descend, grown
 from fedpca.parts.train import LocalTraining, nothing
 
-SIZE = 50  # clients at once: enough to spread Python's cost, few enough for the cache and for two workers
+SIZE = 25  # clients at once: enough to spread Python's cost, few enough that a step stays in the cache
+SMALL = 1 << 16  # weights, up to which a team's work is mostly Python: threads would only pass its lock to and fro
 
 
 def can_team(net: Net, train: Train) -> bool:
@@ -39,6 +41,11 @@ def can_team(net: Net, train: Train) -> bool:
     )
 
 
+def can_report_together(net: Net, report: ReportPart | None) -> bool:
+    """Whether what clients with this model tell can be computed for many of them at once."""
+    return isinstance(report, PerformanceAndCapacity) and report.augment is unchanged and bool(layers_of(net))
+
+
 def layers_of(net: Net) -> list[nn.Linear]:
     """The layers of a network that is nothing but linear ones with ReLUs between them; else none."""
     parts = (
@@ -51,32 +58,46 @@ def layers_of(net: Net) -> list[nn.Linear]:
 
 
 class Stack:
-    """As many copies of a network as there are clients, layer by layer: weights (G, out, in) and biases (G, 1, out)."""
+    """As many copies of a network as there are clients: weights (G, P), their gradient, and the layers as views.
+
+    The gradient is written out rather than left to autograd, which would spend more on bookkeeping than on products.
+    """
 
     def __init__(self, net: Net, count: int) -> None:
-        self.tensors: list[Tensor] = []
-        for layer in layers_of(net):
-            self.tensors.append(layer.weight.detach().expand(count, -1, -1).clone().requires_grad_())
-            self.tensors.append(layer.bias.detach().expand(count, 1, -1).clone().requires_grad_())
+        self.weights = nn.Parameter(net.weights.detach().repeat(count, 1))
+        self.weights.grad = torch.empty_like(self.weights)
+        layers = layers_of(net)
+        self.layers, self.slopes = (_views(whole, layers) for whole in (self.weights.detach(), self.weights.grad))
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Logits (G, n, classes) of each client's images (G, n, pixels)."""
-        for i in range(0, len(self.tensors), 2):
-            x = torch.baddbmm(self.tensors[i + 1], x.relu() if i else x, self.tensors[i].transpose(1, 2))
-        return x
+    def gradient(self, images: Tensor, labels: Tensor, shares: Tensor, shifts: Tensor | None) -> Tensor:
+        """Of each client's loss (G, P): cross-entropy of images (G, n, pixels) and labels (G, n), weighed by shares."""
+        assert self.weights.grad is not None
+        seen = [images]  # what goes into each layer
+        for number, (weight, bias) in enumerate(self.layers, 1):
+            seen.append(torch.baddbmm(bias, seen[-1], weight.transpose(1, 2)))
+            if number < len(self.layers):
+                seen[-1].relu_()
+        logits = seen.pop()
+        back = (logits if shifts is None else logits + shifts).softmax(dim=2)
+        back.scatter_add_(2, labels.unsqueeze(2), torch.full_like(back[:, :, :1], -1.0)).mul_(shares.unsqueeze(2))
+        for number in reversed(range(len(self.layers))):
+            weight_slope, bias_slope = self.slopes[number]
+            weight_slope.copy_(back.transpose(1, 2) @ seen[number])
+            bias_slope.copy_(back.sum(dim=1, keepdim=True))
+            if number:
+                back = (back @ self.layers[number][0]).mul_(seen[number] > 0)
+        return self.weights.grad
 
-    @torch.no_grad()
-    def flat(self) -> Tensor:
-        """The weights as vectors (G, P), in the model's order."""
-        return torch.cat([tensor.flatten(1) for tensor in self.tensors], dim=1)
 
-    def gradients(self, loss: Callable[[], Tensor]) -> list[Tensor]:
-        """The gradients, in the tensors' own `grad` too."""
-        for tensor in self.tensors:
-            tensor.grad = None
-        with torch.enable_grad():
-            loss().backward()  # type: ignore[no-untyped-call]
-        return [tensor.grad for tensor in self.tensors if tensor.grad is not None]
+def _views(whole: Tensor, layers: Sequence[nn.Linear]) -> list[tuple[Tensor, Tensor]]:
+    """Each layer's weights (G, out, in) and biases (G, 1, out) in the vectors (G, P), in the model's order."""
+    views, at = [], 0
+    for layer in layers:
+        out, into = layer.weight.shape
+        weight = whole[:, at : at + out * into].view(-1, out, into)
+        views.append((weight, whole[:, at + out * into : at + out * (into + 1)].view(-1, 1, out)))
+        at += out * (into + 1)
+    return views
 
 
 @dataclass(frozen=True)
@@ -92,7 +113,7 @@ class Batches:
 
 def train_team(training: LocalTraining, net: Net, sites: Sequence[Site], samples: Sequence[Samples]) -> list[Update]:
     """Each client's update; the model holds the global weights, and is left with somebody's."""
-    steps = [list(training.batches(len(own.rows), site.rng)) for site, own in zip(sites, samples, strict=True)]
+    steps = [list(training.batches(own.rows.shape[0], site.rng)) for site, own in zip(sites, samples, strict=True)]
     alike: dict[int, list[int]] = defaultdict(list)  # clients by number of steps
     for i, picks in enumerate(steps):
         alike[len(picks)].append(i)
@@ -108,28 +129,28 @@ def train_team(training: LocalTraining, net: Net, sites: Sequence[Site], samples
 
 
 def _update(training: LocalTraining, net: Net, site: Site, samples: Samples, vector: Tensor) -> Update:
-    if len(samples.rows) == 0:
+    size = samples.rows.shape[0]
+    if size == 0:
         return Update(None, 0)
     params = Params(vector, net.buffers, net.counters, lengths=net.lengths)
     if training.after is nothing:
-        return Update(params, len(samples.rows), samples.reliability)
+        return Update(params, size, samples.reliability)
     load(net, params)
     with torch.no_grad():
-        return Update(params, len(samples.rows), samples.reliability, training.after(site, params))
+        return Update(params, size, samples.reliability, training.after(site, params))
 
 
 def _batches(
     training: LocalTraining, net: Net, sites: Sequence[Site], samples: Sequence[Samples], steps: list[list[Tensor]]
 ) -> Batches:
-    sizes = torch.tensor([len(own.rows) for own in samples])
-    starts = (sizes.cumsum(0) - sizes).tolist()
+    sizes = torch.tensor([own.rows.shape[0] for own in samples])
+    starts = sizes.cumsum(0) - sizes
     images = torch.cat([site.x[own.rows] for site, own in zip(sites, samples, strict=True)])
     labels = torch.cat([own.labels for own in samples])
-    placed = [[picks + start for picks in own] for own, start in zip(steps, starts, strict=True)]
     rows, shares = [], []
-    for step in zip(*placed, strict=True):
-        lengths = torch.tensor([len(picks) for picks in step])
-        rows.append(nn.utils.rnn.pad_sequence(list(step), batch_first=True))
+    for step in zip(*steps, strict=True):
+        lengths = torch.tensor([picks.shape[0] for picks in step])
+        rows.append(nn.utils.rnn.pad_sequence(list(step), batch_first=True) + starts[:, None])
         there = torch.arange(rows[-1].shape[1]) < lengths[:, None]
         shares.append(there / lengths[:, None])
     shifts, loss = None, unsided(training.loss)
@@ -139,44 +160,27 @@ def _batches(
     return Batches(net.scale(images).flatten(1), labels, rows, shares, shifts)
 
 
+@torch.no_grad()
 def _trained(training: LocalTraining, net: Net, batches: Batches, site: Site) -> Tensor:
     """The clients' weights (G, P) after their steps."""
-    stack, descent = Stack(net, len(batches.rows[0])), training.descent
-    sharp = unsided(training.step)
-    optimizer = SGD(stack.tensors, descent.lr, descent.momentum, weight_decay=descent.weight_decay, fused=True)
+    stack, descent, sharp = Stack(net, len(batches.rows[0])), training.descent, unsided(training.step)
+    optimizer = SGD([stack.weights], descent.lr, descent.momentum, weight_decay=descent.weight_decay, fused=True)
     for rows, shares in zip(batches.rows, batches.shares, strict=True):
-
-        def loss(rows: Tensor = rows, shares: Tensor = shares) -> Tensor:
-            logits = stack(batches.images[rows])
-            logits = logits if batches.shifts is None else logits + batches.shifts
-            single = losses_of(logits.flatten(0, 1), batches.labels[rows].flatten(), reduction="none")
-            return (single * shares.flatten()).sum()
-
+        slope = partial(stack.gradient, batches.images[rows], batches.labels[rows], shares, batches.shifts)
         if isinstance(sharp, GapGuided):
-            _rise(stack, loss, sharp, site)
+            _rise(stack, slope, sharp, grown(sharp.radius, sharp.growth, site.order))
         else:
-            stack.gradients(loss)
+            slope()
         optimizer.step()
-    return stack.flat()
+    return stack.weights.detach()
 
 
-@torch.no_grad()
-def _rise(stack: Stack, loss: Callable[[], Tensor], step: GapGuided, site: Site) -> None:
-    """`GapGuided` for all clients at once: leaves each one's direction in the tensors' `grad`."""
-    radius = grown(step.radius, step.growth, site.order)
-    here, plain = [tensor.clone() for tensor in stack.tensors], stack.gradients(loss)
-    by = radius / (_dots(plain, plain).sqrt() + TINY)
-    for tensor, slope in zip(stack.tensors, plain, strict=True):
-        tensor.add_(slope * by)
-    risen = stack.gradients(loss)
-    for tensor, start in zip(stack.tensors, here, strict=True):
-        tensor.copy_(start)
-    length = _dots(risen, risen).sqrt()
-    along = _dots(plain, risen) / (length * (length + TINY)).clamp_min(TINY**2)
-    for up, slope in zip(risen, plain, strict=True):
-        up.mul_(1 + step.alpha * along).sub_(slope, alpha=step.alpha)
-
-
-def _dots(one: list[Tensor], two: list[Tensor]) -> Tensor:
-    """Each client's inner product over all tensors (G, 1, 1)."""
-    return torch.stack([(a * b).sum(dim=(1, 2)) for a, b in zip(one, two, strict=True)]).sum(dim=0)[:, None, None]
+def _rise(stack: Stack, slope: Callable[[], Tensor], step: GapGuided, radius: float) -> None:
+    """`GapGuided` for all clients at once: leaves each one's direction where the gradient is."""
+    here, plain = stack.weights.clone(), slope().clone()
+    stack.weights.add_(plain * (radius / (plain.norm(dim=1, keepdim=True) + TINY)))
+    risen = slope()
+    stack.weights.copy_(here)
+    length = risen.norm(dim=1, keepdim=True)
+    along = (plain * risen).sum(dim=1, keepdim=True) / (length * (length + TINY)).clamp_min(TINY**2)
+    risen.mul_(1 + step.alpha * along).sub_(plain, alpha=step.alpha)

@@ -75,6 +75,6 @@ class LocalTraining:
     def batches(self, count: int, rng: Generator) -> Iterator[Tensor]:
         """Rows of each step; a last batch of one is passed over, since batch norm cannot train on it."""
         for _ in range(self.epochs):
-            for picks in torch.split(torch.randperm(count, generator=rng), self.batch):
-                if len(picks) > 1:
-                    yield picks
+            shuffled = torch.randperm(count, generator=rng)
+            for begin in range(0, count - 1, self.batch):
+                yield shuffled[begin : begin + self.batch] if count > self.batch else shuffled
