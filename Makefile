@@ -1,11 +1,16 @@
 # Every target sets up what it needs; repeated runs skip the set-up.
 PYTHON ?= python3
 BIN := .venv/bin
+PEERS := flower pfl fluke fedlab
+flower_package := flwr[simulation]==1.41.0
+pfl_package := pfl==0.6.0
+fluke_package := fluke-fl==0.8.1
+fedlab_package := fedlab==1.3.0
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench bench-peers clean
 
 help:  ## show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: .venv/.base  ## compare the methods on the embedded digits federation
 	$(BIN)/fedpca demo
@@ -18,11 +23,14 @@ check: .venv/.dev  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/.base  ## measure workers, memory and the cost of a round, as ratios
+bench: .venv/.base  ## measure speed, memory and the cost of a round, as ratios
 	$(BIN)/python -m benchmarks
 
-clean:  ## remove the virtual environment and caches, not the runs
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+bench-peers: .venv/.base $(PEERS:%=.venvs/%/.ready)  ## the speed beside other simulators, each in an environment of its own
+	$(BIN)/python -m benchmarks speed --peers
+
+clean:  ## remove the virtual environments and caches, not the runs
+	rm -rf .venv .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -33,4 +41,9 @@ clean:  ## remove the virtual environment and caches, not the runs
 
 .venv/.dev: .venv/.base
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+.venvs/%/.ready: constraints.txt
+	$(PYTHON) -m venv .venvs/$*
+	.venvs/$*/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch '$($*_package)'
 	@touch $@

@@ -4,6 +4,7 @@ import argparse
 import json
 
 from benchmarks import cost, memory, speed, workers
+from benchmarks.table import table
 
 BENCHMARKS = {
     "workers": workers.measure,
@@ -16,31 +17,28 @@ NAMES = (*BENCHMARKS, "speed")
 
 def main() -> None:
     options = _options()
-    found = {name: BENCHMARKS[name]() for name in options.names or NAMES if name in BENCHMARKS}
-    fast = {}
-    if "speed" in (options.names or NAMES):
-        fast = speed.measure(options.workloads, options.peers, options.repeat)
+    names = options.names or NAMES
+    speeds = speed.measure(options.workloads, options.peers, options.repeat) if "speed" in names else {}
+    found = {name: BENCHMARKS[name]() for name in names if name in BENCHMARKS}
     if options.json:
-        print(json.dumps({**found, **fast}, indent=2))
+        print(json.dumps({**speeds, **found}, indent=2))
         return
+    if speeds:
+        print(table(speeds))
     for name, figures in found.items():
         print(name)
         for key, value in figures.items():
             print(f"  {key}: {value}")
-    if fast:
-        print(speed.table(fast))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--json", action="store_true", help="print JSON alone")
-    speeds = parser.add_argument_group("speed")
-    speeds.add_argument(
-        "--workloads", type=lambda text: text.split(","), default=list(speed.NAMES), help="such as W1,W3; all if not given"
-    )
-    speeds.add_argument("--peers", action="store_true", help="with the peers that `make bench-peers` installs")
-    speeds.add_argument("--repeat", type=int, help="turns of each system")
+    group = parser.add_argument_group("for speed")
+    group.add_argument("--workloads", default=",".join(speed.NAMES), help="some of %(default)s", type=_listed)
+    group.add_argument("--peers", action="store_true", help="with the peers that `make bench-peers` installs")
+    group.add_argument("--repeat", type=int, help="turns of each system")
     options = parser.parse_args()
     for kind, given, known in (("benchmark", options.names, NAMES), ("workload", options.workloads, speed.NAMES)):
         if unknown := sorted(set(given) - set(known)):
@@ -48,6 +46,10 @@ def _options() -> argparse.Namespace:
     if options.peers and (missing := speed.missing_peers()):
         parser.error(f"not installed: {', '.join(missing)}; `make bench-peers` does it")
     return options
+
+
+def _listed(text: str) -> list[str]:
+    return text.split(",")
 
 
 if __name__ == "__main__":

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.racer import family
 
 ROOT = Path(__file__).parents[1]
+SILENCE = 900  # seconds after which an entrant that says nothing counts as broken
 PATIENCE = 10  # seconds between an entrant's last word and its end by force
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How to start a system, and how often it plays."""
+
+    command: Sequence[str]
+    rounds: int = 1  # in each turn: several where a round is short, so that caches are warm for most
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class Broken(Exception):
@@ -46,12 +58,19 @@ class Result:
 
 
 class Entrant:
-    """A process that speaks as `racer` says. It is stopped between its turns, since some systems poll while they wait."""
+    """A process that speaks as `racer` says; stopped between its turns, since some systems poll while they wait."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        began, self.errors = time.perf_counter(), tempfile.TemporaryFile("w+")
+    def __init__(self, entry: Entry) -> None:
+        began = time.perf_counter()
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  the process writes to it until its end
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, cwd=ROOT
+            entry.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | entry.environment,
         )
         try:
             first = self._answer()
@@ -79,6 +98,8 @@ class Entrant:
 
     def end(self) -> None:
         """Ends the process and what it started: in peace if they do so soon, else by force."""
+        if self.process.returncode is not None:  # its id may be another's by now
+            return
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGCONT)
         members = family(self.process.pid)
@@ -101,6 +122,8 @@ class Entrant:
         return self._answer()
 
     def _answer(self) -> dict[str, float]:
+        if not select.select([self.process.stdout], [], [], SILENCE)[0]:
+            raise Broken(f"said nothing for {SILENCE} s")
         if line := self.process.stdout.readline():
             return json.loads(line)
         self.errors.seek(0)
@@ -115,37 +138,36 @@ def _lives(pid: int) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class Entry:
-    """How to start a system, and how often it plays."""
-
-    command: Sequence[str]
-    rounds: int = 1  # in each turn: several where a round is short, so that caches are warm for most
-
-
 def race(entries: Mapping[str, Entry], turns: int) -> tuple[dict[str, Result], dict[str, str]]:
     """The result of each system, and the last words of each that broke."""
     running: dict[str, Entrant] = {}
     broken: dict[str, str] = {}
-
-    def attempt(name: str, action: str, *given: object) -> object:
-        try:
-            return Entrant(*given) if action == "start" else getattr(running[name], action)(*given)
-        except Broken as error:
-            broken[name] = str(error)
-            if entrant := running.pop(name, None):
-                entrant.end()
-            return None
-
     try:
         for name, entry in entries.items():
-            if entrant := attempt(name, "start", entry.command):
-                running[name] = entrant
+            with _noting(name, broken, running):
+                running[name] = Entrant(entry)
+                print(f"{name}: ready after {running[name].result.start:.0f} s", file=sys.stderr)
         for _ in range(turns):
             for name in list(running):
-                attempt(name, "play", entries[name].rounds)
-        results = {name: attempt(name, "finish") for name in list(running)}
-        return {name: result for name, result in results.items() if result}, broken
+                with _noting(name, broken, running):
+                    running[name].play(entries[name].rounds)
+        results = {}
+        for name in list(running):
+            with _noting(name, broken, running):
+                results[name] = running[name].finish()
+        return results, broken
     finally:
         for entrant in running.values():
+            entrant.end()
+
+
+@contextmanager
+def _noting(name: str, broken: dict[str, str], running: dict[str, Entrant]) -> Iterator[None]:
+    """Takes an entrant that breaks out of the race, and notes its last words."""
+    try:
+        yield
+    except Broken as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        broken[name] = str(error)
+        if entrant := running.pop(name, None):
             entrant.end()

@@ -1,7 +1,7 @@
 """A system's end of a race: it plays a round when told to, says how long that took, and waits for the next word.
 
-The words are lines on standard input (`round`, `quit`), the answers JSON lines on standard output: `ready` after a round
-to warm up, `seconds` and `cpu` of each further round, and at the end `peak_mb`, each with the children's share.
+The words are lines on standard input (`round`, `quit`), the answers JSON lines on standard output: `ready` after a
+round to warm up, `seconds` and `cpu` of each further one, and at the end `peak_mb`; child processes count too.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def cpu_seconds() -> float:
 
 
 def peak_megabytes() -> float:
-    """Peak resident memory of this process and its descendants, added up: memory that they share counts more than once."""
+    """Peak resident memory of this process and its descendants, added up; what they share counts more than once."""
     return sum(map(_high_water, family(os.getpid()))) / 1024
 
 

@@ -1,6 +1,7 @@
 """A FedAvg round against the plain-PyTorch limit, the naive loop and peers; ratios of medians, measured in turns.
 
-The limit is the same SGD steps in one PyTorch loop without any federation, on all cores, in the default memory format.
+The limit is the same SGD steps in one PyTorch loop without any federation, in the default memory format, on all cores;
+or on one core, if that is faster.
 """
 
 from __future__ import annotations
@@ -9,170 +10,122 @@ import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.race import ROOT, Entry, Result, race
+import torch
+
+from benchmarks.entries import PEERS, TURNS, Ways, python_of, ways_of
+from benchmarks.race import Result, race
 from benchmarks.workloads import WORKLOADS, cores
 
-TURNS = {"W1": (5, 1), "W2": (3, 1), "W3": (9, 5), "W4-100": (9, 5), "W4-1000": (5, 1), "W4-5000": (3, 1)}  # rounds each
-SIZES = (100, 1000, 5000)
 NAMES = ("W1", "W2", "W3", "W4", "W5")
-PEERS: dict[str, dict[str, tuple[str, ...]]] = {  # the ways to run each: workers x cores of each
-    "flower": {f"flower {workers}x{cores() // workers}": (str(workers),) for workers in dict.fromkeys((cores(), 1))},
-    "pfl": {f"pfl {processes}x{cores() // processes}": (str(processes),) for processes in dict.fromkeys((cores(), 1))},
-    "fluke": {"fluke": ()},
-    "fedlab": {"fedlab": ()},
-}
-SLOW = {"W4-1000", "W4-5000"}  # only the first way, else Flower alone takes minutes
+SIZES = (100, 1000, 5000)  # clients in W4
+
+Figures = dict[str, object]
 
 
-def measure(names: Sequence[str] = NAMES, peers: bool = False, repeat: int | None = None) -> dict[str, object]:
-    """Per workload: fedpca's, the naive loop's and the peers' time of a round over the limit's; W5 over FedAvg's."""
+def measure(names: Sequence[str] = NAMES, peers: bool = False, repeat: int | None = None) -> Figures:
+    """Each system's time of a round over the limit's; for W4 also how it grows, for W5 FedPCA's over FedAvg's."""
     load = os.getloadavg()[0]
-    figures: dict[str, object] = {}
+    systems = ("limit", "naive", "fedpca", *(PEERS if peers else ()))
+    figures: Figures = {}
     for name in names:
-        how = {"W4": _growth, "W5": _fedpca_cost}.get(name, lambda *given, name=name: _compare(name, *given)[0])
-        figures[name] = how(peers, repeat)
+        if name == "W4":
+            figures[name] = _growth(systems, repeat)
+        elif name == "W5":
+            figures[name] = {workload: _cost_of_fedpca(workload, repeat) for workload in ("W1", "W3")}
+        else:
+            figures[name] = _figures(
+                systems, *_race(name, {system: ways_of(system, name) for system in systems}, repeat)
+            )
     return {"machine": _machine(load), **figures}
 
 
 def missing_peers() -> list[str]:
     """Those whose virtual environment is not there."""
-    return [peer for peer in PEERS if not _python_of(peer).exists()]
+    return [peer for peer in PEERS if not python_of(peer).exists()]
 
 
-def _compare(
-    name: str, peers: bool, repeat: int | None, more: Mapping[str, Entry] | None = None
-) -> tuple[dict[str, object], dict[str, Result]]:
-    """The figures of one workload, and the results that they come from."""
-    turns, rounds = TURNS[name]
-    entries = {system: Entry(_ours(system, name), rounds) for system in ("limit", "naive", "fedpca")}
-    ways = {peer: dict(list(ways.items())[: 1 if name in SLOW else None]) for peer, ways in PEERS.items()}
-    if peers:
-        entries |= {
-            way: Entry([str(_python_of(peer)), "-m", f"benchmarks.peers.{peer}", name, *given], rounds)
-            for peer in ways
-            if _python_of(peer).exists()
-            for way, given in ways[peer].items()
-        }
-    results, broken = race(entries | dict(more or {}), repeat or turns)
-    if lost := broken.keys() & {"limit", "naive", "fedpca"}:
-        raise RuntimeError("\n".join(f"{name}, {system}: {broken[system]}" for system in lost))
-    figures = _figures(results, ways if peers else {})
-    return {**figures, **({"broken": broken} if broken else {})}, results
+def _race(
+    name: str, systems: Mapping[str, Ways], repeat: int | None
+) -> tuple[dict[str, dict[str, Result]], dict[str, str]]:
+    """The results of each system's ways on a workload, and the last words of those that broke."""
+    turns = repeat or TURNS[name]
+    print(f"{name}, {turns} turns", file=sys.stderr)
+    entries = {way: entry for ways in systems.values() for way, entry in ways.items()}
+    results, broken = race(entries, turns)
+    found = {system: {way: results[way] for way in ways if way in results} for system, ways in systems.items()}
+    if lost := [system for system in systems if system not in PEERS and not found[system]]:
+        raise RuntimeError(f"{name}: {', '.join(lost)} broke: {broken}")
+    return found, broken
 
 
-def _figures(results: Mapping[str, Result], ways: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    limit = results["limit"]
-    best = {peer: [results[way].median for way in ways[peer] if way in results] for peer in ways}
+def _figures(systems: Sequence[str], results: Mapping[str, Mapping[str, Result]], broken: Mapping[str, str]) -> Figures:
+    """The ratios of one workload."""
+    best = {system: min(ways.values(), key=lambda result: result.median) for system, ways in results.items() if ways}
+    ratios = {system: _round(result.median / best["limit"].median) for system, result in best.items()}
+    figures: Figures = {
+        "ratio_to_limit": ratios["fedpca"],
+        "naive": ratios["naive"],
+        "peers": {peer: ratios[peer] for peer in PEERS if peer in ratios},
+        "ways": {way: _details(result, best["limit"]) for system in systems for way, result in results[system].items()},
+    }
+    return figures | ({"broken": dict(broken)} if broken else {})
+
+
+def _details(result: Result, limit: Result) -> Figures:
     return {
-        "ratio_to_limit": _round(results["fedpca"].median / limit.median),
-        "naive": _round(results["naive"].median / limit.median),
-        "peers": {peer: _round(min(medians) / limit.median) for peer, medians in best.items() if medians},
-        "systems": {
-            system: {
-                "ratio": _round(result.median / limit.median),
-                "fastest": _round(min(result.seconds) / min(limit.seconds)),
-                "cpu": _round(result.median_cpu / limit.median_cpu),
-                "peak_mb": round(result.peak_mb),
-                "start_s": round(result.start, 1),
-                "moved": round(result.moved, 4),
-            }
-            for system, result in results.items()
-        },
+        "ratio": _round(result.median / limit.median),
+        "fastest": _round(min(result.seconds) / min(limit.seconds)),  # of the shortest rounds: hardly touched by load
+        "cpu": _round(result.median_cpu / limit.median_cpu),
+        "peak_mb": round(result.peak_mb),
+        "start_s": round(result.start, 1),
+        "moved": round(result.moved, 5),
     }
 
 
-def _growth(peers: bool, repeat: int | None) -> dict[str, object]:
-    """W3 with ever more clients; what a client costs at 5,000 over what it costs at 100, both in one race."""
-    figures: dict[str, object] = {}
-    results: dict[str, Result] = {}
+def _growth(systems: Sequence[str], repeat: int | None) -> Figures:
+    """W3 with ever more clients; what a client costs at 5,000 and at 100 is measured in one race."""
+    figures: Figures = {}
     few, many = f"W4-{SIZES[0]}", f"W4-{SIZES[-1]}"
     for size in SIZES:
-        more = {few: Entry(_ours("fedpca", few), 25)} if size == SIZES[-1] else {}
-        figures[str(size)], results = _compare(f"W4-{size}", peers, repeat, more)
-    above = {name: results[who].peak_mb - WORKLOADS[name].megabytes for name, who in ((few, few), (many, "fedpca"))}
-    return {
-        **figures,
-        "time_per_client_5000_over_100": _round(
-            results["fedpca"].median / SIZES[-1] / (results[few].median / SIZES[0])
-        ),
-        "peak_memory_above_data_5000_over_100": _round(above[many] / above[few]),
-        "peak_memory_above_data_grows_mb": round(above[many] - above[few], 1),
+        entries = {system: ways_of(system, f"W4-{size}") for system in systems}
+        if size == SIZES[-1]:
+            entries[few] = {few: replace(ways_of("fedpca", few)["fedpca"], rounds=25)}
+        results, broken = _race(f"W4-{size}", entries, repeat)
+        figures[str(size)] = _figures(systems, results, broken)
+    at_few, at_many = results[few][few], results["fedpca"]["fedpca"]
+    above_few, above_many = at_few.peak_mb - WORKLOADS[few].megabytes, at_many.peak_mb - WORKLOADS[many].megabytes
+    return figures | {
+        "time_per_client_5000_over_100": _round(at_many.median / SIZES[-1] / (at_few.median / SIZES[0])),
+        "peak_memory_above_data_5000_over_100": _round(above_many / above_few),
+        "peak_memory_above_data_grows_mb": round(above_many - above_few, 1),
     }
 
 
-def _fedpca_cost(peers: bool, repeat: int | None) -> dict[str, float]:
+def _cost_of_fedpca(name: str, repeat: int | None) -> float:
     """A round of FedPCA (HS) with GSAM over a round of FedAvg, both by fedpca."""
-    ratios = {}
-    for name in ("W1", "W3"):
-        turns, rounds = TURNS[name]
-        results, broken = race({way: Entry(_ours(way, name), rounds) for way in ("fedpca", "fedpca-hs")}, repeat or turns)
-        if broken:
-            raise RuntimeError(f"W5 on {name}: {broken}")
-        ratios[name] = _round(results["fedpca-hs"].median / results["fedpca"].median)
-    return ratios
-
-
-def _ours(system: str, workload: str) -> list[str]:
-    return [sys.executable, "-m", "benchmarks.systems", system, workload]
-
-
-def _python_of(peer: str) -> Path:
-    return ROOT / ".venvs" / peer / "bin" / "python"
+    results, _ = _race(name, {system: ways_of(system, name) for system in ("fedpca", "fedpca-hs")}, repeat)
+    return _round(results["fedpca-hs"]["fedpca-hs"].median / results["fedpca"]["fedpca"].median)
 
 
 def _round(ratio: float) -> float:
     return round(ratio, 3 if ratio < 1 else 2)
 
 
-def _machine(load: float) -> dict[str, object]:
-    """Where and when this was measured, and what else ran: the load before and after."""
-    import torch
-
-    names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+def _machine(load: float) -> Figures:
+    """Where and when this was measured, and what ran besides: the load before and after."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
     return {
-        "cpu": names[0] if names else platform.processor(),
+        "cpu": next(
+            (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine()
+        ),
+        "capability": torch.backends.cpu.get_cpu_capability(),
         "cores": cores(),
         "torch": torch.__version__,
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "load": [round(load, 1), round(os.getloadavg()[0], 1)],
     }
-
-
-def _lines(path: str) -> list[str]:
-    return Path(path).read_text().splitlines() if Path(path).exists() else []
-
-
-def table(figures: Mapping[str, object]) -> str:
-    """What was measured as a text table, a row for each system."""
-    rows = []
-    for name, found in figures.items():
-        for size, part in _parts(name, found):
-            rows += [
-                f"{size:8} {system:12} {row['ratio']:8} {row['fastest']:8} {row['cpu']:8} {row['peak_mb']:8} {row['start_s']:8}"
-                for system, row in part["systems"].items()
-            ]
-            rows += [f"{size:8} {system:12} broke: {words.splitlines()[-1]}" for system, words in part.get("broken", {}).items()]
-    head = f"{'':8} {'system':12} {'time':>8} {'fastest':>8} {'cpu':>8} {'peak MB':>8} {'start s':>8}"
-    return "\n".join([head, *rows, *_rest(figures)])
-
-
-def _parts(name: str, found: object) -> list[tuple[str, dict]]:
-    """The comparisons among the figures of a workload, each with its name."""
-    if not isinstance(found, dict):
-        return []
-    if "systems" in found:
-        return [(name, found)]
-    return [(f"{name}-{size}", part) for size, part in found.items() if isinstance(part, dict) and "systems" in part]
-
-
-def _rest(figures: Mapping[str, object]) -> list[str]:
-    """The figures that are no comparison, a line each."""
-    lines = []
-    for name, found in figures.items():
-        known = {size for size, part in found.items() if isinstance(part, dict)} if name == "W4" else set()
-        if not _parts(name, found) or known:
-            lines += [f"{name} {key}: {value}" for key, value in found.items() if key not in known]
-    return lines

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 
 import torch
 from torch import Tensor
@@ -67,13 +68,14 @@ def fedpca(workload: Workload, name: str = "fedavg") -> Iterator[Weights]:
     training = {"lr": LR, "momentum": MOMENTUM, "weight_decay": DECAY, "batch": workload.batch}
     table = {"model": {"name": workload.model}, "training": training, "method": {"fedpca-hs": {"warmup": 0}}}
     shards = {str(client): Shard(x, y) for client, (x, y) in enumerate(data_of(workload))}
-    workers = Workers([build(workload.model, workload.shape, CLASSES, 0) for _ in range(cores())])
-    workers.nets[0].module.load_state_dict(model_of(workload).state_dict())
-    start = Server(params_of(workers.nets[0]))
     method = compose(name, check_experiment(table, "benchmark"))
+    nets = [build(workload.model, workload.shape, CLASSES, 0) for _ in range(cores())]
+    nets[0].module.load_state_dict(model_of(workload).state_dict())
+    start = Server(params_of(nets[0]))
     yield [start.params.weights]
-    for server in play(method, InProcess(method, shards, workers, seed=0), start, rounds=100_000):
-        yield [server.params.weights]
+    with closing(Workers(nets)) as workers:
+        for server in play(method, InProcess(method, shards, workers, seed=0), start, rounds=100_000):
+            yield [server.params.weights]
 
 
 def fedpca_hs(workload: Workload) -> Iterator[Weights]:

@@ -1,4 +1,4 @@
-"""What every system trains: the same models, data and SGD steps. Imports PyTorch alone, so that peers can use it too."""
+"""What every system trains: the same models, data and SGD steps. Imports PyTorch alone: peers have no fedpca."""
 
 from __future__ import annotations
 

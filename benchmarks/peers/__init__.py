@@ -1,4 +1,4 @@
-"""Other simulators on the same workloads, each with its own engine and FedAvg; `make bench-peers` installs and runs them.
+"""Other simulators on the same workloads, each with its own engine and FedAvg; `make bench-peers` installs them.
 
 `python -m benchmarks.peers.NAME WORKLOAD [WORKERS]` in the peer's own virtual environment enters it into a race.
 """

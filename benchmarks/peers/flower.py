@@ -6,6 +6,7 @@ them, as Flower's guide recommends for speed; evaluation is off.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from functools import cache
@@ -81,6 +82,4 @@ def main(name: str, workers: str) -> None:
 
 if __name__ == "__main__":
     # Ray sends functions of the main module by value, with every message: those of an imported one go by name
-    from benchmarks.peers import flower
-
-    flower.main(*sys.argv[1:])
+    importlib.import_module("benchmarks.peers.flower").main(*sys.argv[1:])

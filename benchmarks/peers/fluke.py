@@ -8,6 +8,9 @@ from __future__ import annotations
 import os
 import sys
 
+import benchmarks.peers.vision  # noqa: F401  before what imports torchvision
+
+# isort: split
 from fluke import DDict, FlukeENV
 from fluke.algorithms.fedavg import FedAVG
 from fluke.data import DataSplitter, DummyDataContainer, FastDataLoader

@@ -7,8 +7,6 @@ Several processes are what its guide "Fast distributed simulations" recommends; 
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
 import sys
 from functools import partial
 
@@ -16,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from benchmarks.peers.processes import free_port, start_again
 from benchmarks.racer import Racer
-from benchmarks.workloads import DECAY, LR, MOMENTUM, WORKLOADS, Workload, cores, data_of, model_of
+from benchmarks.workloads import DECAY, LR, MOMENTUM, WORKLOADS, Workload, data_of, model_of
 
 
 class Trainee(nn.Module):
@@ -38,24 +37,13 @@ class Trainee(nn.Module):
 
 
 def spread(processes: int) -> bool:
-    """Starts the other processes, and says whether this one is the first of them."""
-    torch.set_num_threads(max(1, cores() // processes))
-    if processes == 1 or "PFL_WORKER_RANK" in os.environ:
-        return os.environ.get("PFL_WORKER_RANK", "0") == "0"
-    os.environ["PFL_WORKER_ADDRESSES"] = ",".join(f"localhost:{_free_port()}" for _ in range(processes))
-    for rank in range(1, processes):
-        command = [sys.executable, "-m", "benchmarks.peers.pfl", *sys.argv[1:]]
-        subprocess.Popen(
-            command, env=os.environ | {"PFL_WORKER_RANK": str(rank)}, stdin=subprocess.DEVNULL, stdout=sys.stderr
-        )
-    os.environ["PFL_WORKER_RANK"] = "0"
-    return True
-
-
-def _free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("localhost", 0))
-        return server.getsockname()[1]
+    """Starts the other processes, and says whether this one is the first."""
+    if processes > 1 and "PFL_WORKER_RANK" not in os.environ:
+        os.environ["PFL_WORKER_ADDRESSES"] = ",".join(f"localhost:{free_port()}" for _ in range(processes))
+        for rank in range(1, processes):
+            start_again(PFL_WORKER_RANK=str(rank))
+        os.environ["PFL_WORKER_RANK"] = "0"
+    return os.environ.get("PFL_WORKER_RANK", "0") == "0"
 
 
 def run(workload: Workload, first: bool) -> None:
@@ -97,7 +85,7 @@ def run(workload: Workload, first: bool) -> None:
     )
 
 
-def main(name: str, processes: str = "1") -> None:
+def main(name: str, processes: str) -> None:
     run(WORKLOADS[name], spread(int(processes)))
 
 

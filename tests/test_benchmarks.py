@@ -1,0 +1,117 @@
+"""The benchmarks compare like with like: the same models, the same number of steps, the same averages."""
+
+import sys
+
+import pytest
+import torch
+from benchmarks import systems
+from benchmarks.entries import ways_of
+from benchmarks.race import Entry, race
+from benchmarks.systems import fedpca, fedpca_hs, limit, naive
+from benchmarks.table import table
+from benchmarks.workloads import WORKLOADS, Workload, data_of, fit, model_of, optimizer_of
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from fedpca.models import build
+
+
+def weights_after_a_round(system, workload):
+    rounds = system(workload)
+    next(rounds)
+    weights = torch.cat([weight.detach().flatten() for weight in next(rounds)]).clone()
+    rounds.close()
+    return weights
+
+
+@pytest.fixture
+def equal_images(monkeypatch):
+    """A client whose images are all one image: the order of its batches makes no difference, their number does."""
+    x, y = torch.randn(1, 1, 8, 8).expand(20, 1, 8, 8).clone(), torch.full((20,), 3)
+    monkeypatch.setattr(systems, "data_of", lambda workload: [(x, y)])
+    return x, y
+
+
+@pytest.mark.parametrize("name", ["W1", "W2", "W3"])
+def test_models_have_the_tensors_of_fedpca_s(name):
+    workload = WORKLOADS[name]
+    theirs = build(workload.model, workload.shape, 10, seed=0).module.state_dict()
+    ours = model_of(workload).state_dict()
+    assert {key: value.shape for key, value in ours.items()} == {key: value.shape for key, value in theirs.items()}
+
+
+def test_workloads_are_those_of_the_published_comparison():
+    sizes = {name: (workload.clients, workload.images, workload.steps) for name, workload in WORKLOADS.items()}
+    assert sizes == {
+        "W1": (50, 200, 200),
+        "W2": (10, 128, 20),
+        "W3": (100, 18, 100),
+        "W4-100": (100, 18, 100),
+        "W4-1000": (1000, 18, 1000),
+        "W4-5000": (5000, 18, 5000),
+    }
+
+
+def test_data_are_the_same_each_time_and_as_large_as_said():
+    workload = Workload("mlp", 3, 18, (1, 8, 8), 18)
+    first, second = data_of(workload), data_of(workload)
+    assert all(
+        torch.equal(a, b) for one, other in zip(first, second, strict=True) for a, b in zip(one, other, strict=True)
+    )
+    assert sum(tensor.nbytes for client in first for tensor in client) == pytest.approx(workload.megabytes * 2**20)
+
+
+@pytest.mark.parametrize("system", [limit, naive])
+def test_plain_loops_take_every_step(system):
+    workload, steps = Workload("mlp", 3, 20, (1, 8, 8), 8), []
+    hook = register_optimizer_step_post_hook(lambda *_: steps.append(1))
+    weights_after_a_round(system, workload)
+    hook.remove()
+    assert len(steps) == workload.steps == 9
+
+
+def test_all_take_the_same_number_of_steps(equal_images):
+    workload = Workload("mlp", 1, 20, (1, 8, 8), 8)
+    expected = weights_after_a_round(naive, workload)
+    for system in (limit, fedpca):
+        torch.testing.assert_close(weights_after_a_round(system, workload), expected, atol=1e-5, rtol=0)
+    model = model_of(workload)
+    fit(model, optimizer_of(model), *equal_images, batch=10)  # one step less
+    assert (torch.cat([p.detach().flatten() for p in model.parameters()]) - expected).abs().max() > 1e-3
+
+
+def test_fedpca_and_the_naive_loop_make_the_same_average():
+    workload = Workload("mlp", 5, 18, (1, 8, 8), 18)  # one batch each: its order makes no difference
+    torch.testing.assert_close(
+        weights_after_a_round(fedpca, workload), weights_after_a_round(naive, workload), atol=1e-5, rtol=0
+    )
+
+
+def test_fedpca_hs_is_not_fedavg_from_the_first_round_on():
+    workload = Workload("mlp", 5, 18, (1, 8, 8), 18)
+    apart = weights_after_a_round(fedpca_hs, workload) - weights_after_a_round(fedpca, workload)
+    assert apart.abs().max() > 1e-6
+
+
+def test_a_race_times_every_system_and_names_those_that_break():
+    results, broken = race(
+        {
+            "limit": ways_of("limit", "W3")["limit 1x1"],
+            "absent": Entry([sys.executable, "-c", "raise SystemExit('no such engine')"]),
+        },
+        turns=2,
+    )
+    assert broken == {"absent": "no such engine"}
+    assert len(results["limit"].seconds) == 10
+    assert min(results["limit"].seconds) > 0
+    assert results["limit"].peak_mb > 50
+
+
+def test_the_table_has_a_row_for_each_way_and_a_line_for_each_other_figure():
+    details = {"ratio": 0.07, "fastest": 0.06, "cpu": 0.1, "peak_mb": 300, "start_s": 3.1, "moved": 1.0}
+    compared = {"ratio_to_limit": 0.07, "ways": {"fedpca": details}, "broken": {"fluke 1x2": "Traceback\nno module"}}
+    text = table({"W3": compared, "W4": {"100": compared, "growth": 1.1}, "W5": {"W1": 2.1}})
+    rows = [line.split() for line in text.splitlines()[1:]]
+    assert rows[0] == ["W3", "fedpca", "0.07", "0.06", "0.1", "300", "3.1"]
+    assert rows[1] == ["W3", "fluke", "1x2", "broke:", "no", "module"]
+    assert rows[2][:2] == ["W4-100", "fedpca"]
+    assert rows[4:] == [["W4,", "growth:", "1.1"], ["W5,", "W1:", "2.1"]]
