@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -79,14 +80,17 @@ def started(folder: Path, *words: object) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str], code: int) -> str:
-    """What it said on stderr; a hang or another exit code is an error, and so is an orphan that keeps stderr open."""
+    """What it said on stderr once it had said how it works; a hang or another exit code is an error.
+
+    So is an orphan that keeps stderr open.
+    """
     try:
         _, message = process.communicate(timeout=PATIENCE)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == code, message
-    return message
+    return re.sub(r"\A\d+ clients; .*\n", "", message)
 
 
 def run(folder: Path, *words: object, code: int = 0) -> str:

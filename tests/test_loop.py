@@ -143,7 +143,15 @@ def test_a_report_that_is_not_finite_is_left_out_by_name():
 
 @pytest.mark.parametrize(
     "update",
-    [Update(state(1.0), 5, float("nan")), Update(state(1.0), -5), Update(state(1.0), 5, report={"x": float("inf")})],
+    [
+        Update(state(1.0), 5, float("nan")),
+        Update(state(1.0), -5),
+        Update(state(1.0), 0),
+        Update(None, 5),
+        Update(state(1.0), 5, -0.5),
+        Update(state(1.0), 5, 1e30),
+        Update(state(1.0), 5, report={"x": float("inf")}),
+    ],
 )
 def test_strange_numbers_beside_the_weights_are_left_out_too(update: Update):
     assert list(last(recipe(), Scripted(["a", "b"], {"a": update})).left_out) == ["a"]

@@ -27,6 +27,7 @@ from fedpca.catalogue import (
 from fedpca.core import Failure, Method, Net, Order, Params, Report, Server, Stage, Update, Verdict
 from fedpca.data.datasets import load
 from fedpca.data.federation import Federation, federate
+from fedpca.faults import UserError
 from fedpca.loop import play
 from fedpca.methods import base, compose, fedavg, with_drop
 from fedpca.models import Scaling, build
@@ -288,6 +289,28 @@ def test_a_client_whose_update_was_lost_does_not_take_it_out_of_a_mean_that_neve
     assert played[1][0].left_out == {"4": "lost"}
     assert clients.told[3, "5"], "the others report as ever"
     assert clients.told[3, "4"] == {}
+
+
+def test_hnobs_screens_a_share_of_those_who_take_part():
+    experiment, federation = tiny()
+    some = compose("hnobs", experiment.model_copy(update={"participation": 0.4}))
+    for server in servers(some, federation, rounds=2):
+        assert sum(weight > 0 for weight in server.weights.values()) == 3  # of 4, one of whom is screened out
+    with pytest.raises(UserError, match=r"screen out 10 of the 10 clients of a round"):
+        compose("hnobs", easy(method={"hnobs": {"screened": 10}}))
+
+
+@pytest.mark.parametrize("name", ["fedga+fedcorr", "fedcorr+fedga"])
+def test_a_gap_is_measured_on_the_same_labels_at_both_ends(name: str):
+    """In whichever order they are named: labels corrected in an exchange count from the next one on."""
+    experiment, federation = tiny()
+    seen = [clients.told for _, clients in watched(compose(name, experiment), federation, 3)][-1]
+    gaps = {key: report["fedga/gap"] for key, report in seen.items() if "fedga/gap" in report}
+    other = "fedcorr+fedga" if name == "fedga+fedcorr" else "fedga+fedcorr"
+    again = [clients.told for _, clients in watched(compose(other, experiment), federation, 2)][-1]
+    assert {key: gap for key, gap in gaps.items() if key[0] == 2} == {
+        key: report["fedga/gap"] for key, report in again.items() if "fedga/gap" in report
+    }
 
 
 # Stages

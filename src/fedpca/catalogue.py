@@ -44,7 +44,7 @@ class SharpnessSettings(Settings):
 
     radius: NonNegative = 0.05
     alpha: NonNegative = 0.1
-    growth: NonNegative = 0.0  # the radius is this power of round / rounds of itself; 0: always the whole
+    growth: NonNegative = 0.0  # the radius is multiplied by round / rounds to this power; 0: constant
 
 
 class GrowingSharpnessSettings(SharpnessSettings):

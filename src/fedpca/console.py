@@ -61,7 +61,8 @@ def _play(experiment: Experiment, todo: Sequence[Cell], jobs: int, workers: int 
         err.print(f"skipped an unreadable image: {first}" + (f" (and {rest} more)" if rest else ""), markup=False)
     jobs = min(jobs, len(todo))
     count = workers or engine.default_workers(experiment, federation, jobs)
-    err.print(f"{len(federation.shards)} clients; {engine.plan(experiment, federation, jobs, count)}", markup=False)
+    how = engine.plan(experiment, federation, jobs, count)
+    err.print(f"{len(federation.shards)} clients; {how}", markup=False, soft_wrap=True)
     with _Progress(todo) as watch:
         if jobs > 1:
             del dataset, federation  # decoded and found good; every process makes its own

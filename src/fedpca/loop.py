@@ -106,7 +106,7 @@ def answer_train_together(recipe: Recipe, sites: Sequence[Site]) -> list[Update]
     assert isinstance(recipe.train, LocalTraining), "see `can_team`"
     with torch.no_grad():
         select = recipe.select
-        many = select.of_many(sites) if isinstance(select, ConfidentOfTheMislabeled) else map(select, sites)
+        many = select.of_many(sites) if type(select) is ConfidentOfTheMislabeled else map(select, sites)
         samples = list(many)
     return train_team(recipe.train, sites[0].net, sites, samples)
 
@@ -144,6 +144,7 @@ def _fault(reply: Update | Failure, like: Params) -> str | None:
     """Why an answer cannot be used, or None."""
     if isinstance(reply, Failure):
         return reply.reason
-    if not isfinite(reply.reliability) or reply.size < 0:
-        return f"its size is {reply.size}, its reliability {reply.reliability}"
+    if reply.size < 0 or (reply.size > 0) != (reply.params is not None) or not 0 <= reply.reliability <= 1 + 1e-9:
+        sent = "weights" if reply.params else "no weights"
+        return f"it sent {sent}, size {reply.size}, reliability {reply.reliability}"
     return _strange(reply.report) or (fault(reply.params, like) if reply.params else None)

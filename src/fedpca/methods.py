@@ -235,7 +235,10 @@ def hnobs(experiment: Experiment, settings: HNobsSettings) -> Method:
     clients = experiment.data.clients or len(experiment.data.sizes or ())
     if settings.screened is None and not clients:
         raise UserError("hnobs: the settings do not say how many clients there are; set method.hnobs.screened")
-    count = rounded(experiment.noise.clients * clients) if settings.screened is None else settings.screened
+    taking_part = max(1, rounded(experiment.participation * clients))
+    count = rounded(experiment.noise.clients * taking_part) if settings.screened is None else settings.screened
+    if clients and count >= taking_part:
+        raise UserError(f"hnobs: it would screen out {count} of the {taking_part} clients of a round: all of them")
     rule = WithoutLongest(count, WeightedMean(ByLoss(settings.q)))
     return single("hnobs", replace(base(experiment), report=mean_loss, aggregate=rule))
 
@@ -310,7 +313,7 @@ def _dropping(recipe: Recipe, experiment: Experiment, settings: DropSettings) ->
     report, diagnose = identifying(experiment, settings)
     return replace(
         recipe,
-        report=Joined((recipe.report, report)) if recipe.report else report,
+        report=Joined((report, recipe.report)) if recipe.report else report,
         diagnose=InTurn((diagnose, recipe.diagnose)),
         select=NothingOfTheMislabeled(recipe.select),
         aggregate=WithoutTheMislabeled(recipe.aggregate),

@@ -108,3 +108,51 @@ def test_only_what_can_be_batched_is():
 )
 def test_layers_of_linear_networks_alone(module: nn.Sequential, layers: int):
     assert len(layers_of(flatten(module, module[-1]))) == layers
+
+
+def frozen(module: nn.Sequential, *names: str) -> nn.Sequential:
+    for name in names:
+        module.get_parameter(name).requires_grad_(False)
+    return module
+
+
+def two_layers() -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 3))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        frozen(two_layers(), "1.weight", "1.bias"),
+        frozen(two_layers(), "3.bias"),
+        nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(3, 3)),
+        nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), nn.ReLU(), nn.Linear(3, 3)),
+    ],
+)
+def test_what_the_vector_does_not_hold_in_order_is_not_batched(module: nn.Sequential):
+    assert layers_of(flatten(module, module[-1])) == []
+
+
+def test_a_layer_that_somebody_listens_to_is_not_batched():
+    module = two_layers()
+    module[1].register_forward_hook(lambda *_: None)
+    assert layers_of(flatten(module, module[-1])) == []
+
+
+def test_training_of_ones_own_is_called():
+    class Own(LocalTraining):
+        pass
+
+    net, train = build("mlp", (1, 8, 8), 10, 0), plain(settings())
+    own = Own(**{name: getattr(train, name) for name in train.__dataclass_fields__})
+    assert not can_team(net, own)
+
+
+def test_clients_remember_vectors_of_their_own():
+    crew = Workers([build("mlp", (1, 8, 8), 10, 0)])
+    method = compose("fedce", settings())
+    clients = InProcess(method, shards([30, 30, 1, 1]), crew, 0)
+    list(play(method, clients, Server(params_of(crew.nets[0])), 2))
+    kept = [own["weights"] for own in clients.memory.values()]
+    assert len({vector.untyped_storage().data_ptr() for vector in kept}) == 4
+    assert all(vector.untyped_storage().nbytes() == vector.nbytes for vector in kept)

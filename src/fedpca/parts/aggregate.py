@@ -26,14 +26,17 @@ class WeightedMean:
     def __call__(self, start: Params, diagnosis: Diagnosis) -> RunningMean:
         """An empty sum."""
         last = {c: v.weight for c, v in diagnosis.items() if v.weight is not None and self.smoothing < 1}
-        return RunningMean(start, self.weigh(diagnosis), last, self.smoothing)
+        judged = {c for c, v in diagnosis.items() if v.group == "mislabeled"}
+        return RunningMean(start, self.weigh(diagnosis), last, judged, self.smoothing)
 
 
 class RunningMean:
     """Weighted sums of states under way, in double precision: by new counts, last weights and newcomers' counts."""
 
-    def __init__(self, start: Params, count: Count, last: Mapping[ClientId, float], smoothing: float) -> None:
-        self.start, self.count, self.last = start, count, last
+    def __init__(
+        self, start: Params, count: Count, last: Mapping[ClientId, float], judged: set[ClientId], smoothing: float
+    ) -> None:
+        self.start, self.count, self.last, self.judged = start, count, last, judged
         self.smoothing = smoothing if last else 1.0
         self.counts: dict[ClientId, float] = {}
         self.by_count = _zeros(start)
@@ -69,7 +72,8 @@ class RunningMean:
         if fresh == 0:
             return 0.0, 0.0, 1 / kept
         arrived = sum(count for client, count in self.counts.items() if client not in self.last) / fresh
-        known = sum(self.last.values()) or 1.0  # those of clients who are not there, or left out, included
+        there = self.counts.keys() | self.judged  # the dropped too: they leave after the smoothing
+        known = sum(weight for client, weight in self.last.items() if client in there) or 1.0
         rest, old = 1 - self.smoothing, (1 - self.smoothing) * (1 - arrived) / known
         total = self.smoothing + rest * arrived + old * kept
         return self.smoothing / fresh / total, rest / fresh / total, old / total

@@ -91,9 +91,23 @@ class SidedReports(Generic[Rest]):
     parts: tuple[tuple[str, Callable[Concatenate[Site, Rest], Report]], ...]  # side, part
 
     def __call__(self, site: Site, *rest: Rest.args, **named: Rest.kwargs) -> Report:
-        """All numbers."""
-        told = {side: part(own_site(site, side), *rest, **named) for side, part in self.parts}
+        """All numbers; labels that one side corrects here are the other's from the next exchange on."""
+        given, told = site.memory.get(LABELS), {}
+        corrected = given
+        for side, part in self.parts:
+            told[side] = part(own_site(site, side), *rest, **named)
+            if (now := site.memory.get(LABELS)) is not given:
+                corrected = now
+                _put(site.memory, given)
+        _put(site.memory, corrected)
         return {f"{side}/{key}": value for side, report in told.items() for key, value in report.items()}
+
+
+def _put(memory: MutableMapping[str, Tensor], labels: Tensor | None) -> None:
+    if labels is None:
+        memory.pop(LABELS, None)
+    else:
+        memory[LABELS] = labels
 
 
 @dataclass(frozen=True)

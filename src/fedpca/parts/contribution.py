@@ -87,7 +87,7 @@ class ContributionFold(Kept):
             return Outcome(self.start, {}, absent, shown=True)
         before = [self.diagnosis.get(client, Verdict()) for client in self.states]
         last = _shares(_doubles([verdict.weight or 0.0 for verdict in before]))
-        scores = _doubles([verdict.report.get("others", 0.0) for verdict in before])
+        scores = _doubles([_score(verdict.report.get("others")) for verdict in before])
         seen = {"direction": cosines_to_others(self.gram(), last), "others": scores}
         means = {key: _running(before, key, values) for key, values in seen.items()}
         fresh = contributions(means["direction"], means["others"], self.rule.mode)
@@ -142,5 +142,10 @@ def _running(before: list[Verdict], key: str, values: Tensor) -> Tensor:
     return means + (values - means) / counts
 
 
-def _doubles(values: Sequence[object]) -> Tensor:
+def _score(told: object) -> float:
+    """A score from 0 to 1; 0 if none was told."""
+    return min(max(told, 0.0), 1.0) if isinstance(told, float) else 0.0
+
+
+def _doubles(values: Sequence[float]) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)

@@ -41,13 +41,26 @@ class HighClassLosses:
     def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
         """Groups where class losses are reported, else the opinions as they are."""
         known = dict(remember(diagnosis, reports, when))
-        told = {client: report for client, report in reports.items() if "class_loss" in report}
+        told = alike(reports)
         if told:
             noisy = upper_rows(loss_table(told), self.fits)
             for client, high in zip(told, noisy, strict=True):
                 group = "mislabeled" if high else "common"
                 known[client] = replace(known[client], group=group, suspicion=float(high))  # type: ignore[arg-type]
         return known
+
+
+def alike(reports: Mapping[ClientId, Report]) -> dict[ClientId, Report]:
+    """The reports with losses and counts of as many classes as most have."""
+    widths = {
+        client: len(losses)
+        for client, report in reports.items()
+        if isinstance(losses := report.get("class_loss"), list)
+        and isinstance(counts := report.get("class_count"), list)
+        and len(losses) == len(counts) > 0
+    }
+    usual = Counter(widths.values()).most_common(1)
+    return {client: reports[client] for client, width in widths.items() if width == usual[0][0]}
 
 
 def loss_table(reports: Mapping[ClientId, Report]) -> Floats:

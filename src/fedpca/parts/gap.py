@@ -82,8 +82,11 @@ def raised(
     if largest <= 1e-9 * max(map(abs, gaps.values()), default=0.0):
         return {}
     moved = {client: shares[client] + step * move / largest for client, move in moves.items()}
-    kept = sum(share for client, share in shares.items() if client not in gaps)
-    scale = (len(shares) - kept) / sum(moved.values())
+    had, total = sum(shares[client] for client in gaps), sum(moved.values())
+    if total <= 0:
+        return {}
+    left = len(shares) - sum(share for client, share in shares.items() if client not in gaps)
+    scale = (left if left > 0 else had) / total  # clipping may have left the others more than there is
     return {client: max(scale * share, 0.0) for client, share in moved.items()}
 
 

@@ -126,7 +126,7 @@ def _named(means: Floats, suspect: int) -> list[Group]:
 class WrongShares:
     """Who has many uninformative labels, if anybody.
 
-    Replacing a share of a client's labels by random ones takes that share from its `slope` (see `label_slope`), while
+    Replacing a share of a client's labels by random ones takes that share from its `slope` (see `label_slopes`), while
     rare images leave the slope about as it is: they make the model unsure, and it says so. So 1 - slope / reference,
     the reference being the slope of clients with informative labels, estimates the share. A client is accused from
     `share` on, if the estimate is `certainty` standard errors above zero.

@@ -73,7 +73,7 @@ def _joint_training(sides: Sides, plain: Recipe) -> Train:
     if not changed:
         return plain.train
     joint = plain.train
-    if not isinstance(joint, LocalTraining) or not all(isinstance(train, LocalTraining) for _, train in changed):
+    if type(joint) is not LocalTraining or any(type(train) is not LocalTraining for _, train in changed):
         if len(changed) > 1:
             raise UserError(f"{' and '.join(side for side, _ in sides)} both replace local training as a whole")
         return Sided(*changed[0])

@@ -64,7 +64,7 @@ class Distilled:
     """Another loss; for clients judged mislabeled, partly agreement with the global model in place of their labels.
 
     l KL(softmax(g / temperature) || p) + (1 - l) CE(p, y), g the global model's logits, p the model's probabilities,
-    logit-adjusted where asked for. l rises from most e^-5 in round `begin` to `most` in round `end`, both from 0.
+    logit-adjusted where asked for. l rises from most e^-5 in round `begin` to `most` in round `end`, counted from 0.
     """
 
     most: float = 0.8

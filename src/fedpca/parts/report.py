@@ -22,7 +22,7 @@ FLOOR = 1e-12  # of the dispersion before its logarithm: all predictions in one 
 
 
 def mean_loss(site: Site) -> Report:
-    """`loss`: mean cross-entropy of the given labels."""
+    """`loss`: mean cross-entropy of the labels in use."""
     logits = torch.cat([logits for _, logits in passes(site)])
     return {"loss": cross_entropy(logits, site.y).item()}
 

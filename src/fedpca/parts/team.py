@@ -31,30 +31,42 @@ SMALL = 1 << 16  # weights, up to which a team's work is mostly Python: threads 
 def can_team(net: Net, train: Train) -> bool:
     """Whether clients with this model and training can be trained together."""
     return (
-        isinstance(train, LocalTraining)
+        type(train) is LocalTraining
         and train.descent.optimizer == "sgd"
         and train.augment is unchanged
         and train.blend is unblended
-        and (train.loss is cross_entropy or isinstance(unsided(train.loss), LogitAdjusted))
-        and (train.step is descend or isinstance(unsided(train.step), GapGuided))
+        and (unsided(train.loss) is cross_entropy or type(unsided(train.loss)) is LogitAdjusted)
+        and (unsided(train.step) is descend or type(unsided(train.step)) is GapGuided)
         and bool(layers_of(net))
     )
 
 
 def can_report_together(net: Net, report: ReportPart | None) -> bool:
     """Whether what clients with this model tell can be computed for many of them at once."""
-    return isinstance(report, PerformanceAndCapacity) and report.augment is unchanged and bool(layers_of(net))
+    return type(report) is PerformanceAndCapacity and report.augment is unchanged and bool(layers_of(net))
 
 
 def layers_of(net: Net) -> list[nn.Linear]:
     """The layers of a network that is nothing but linear ones with ReLUs between them; else none."""
-    parts = (
-        [part for part in net.module if not isinstance(part, nn.Flatten)] if type(net.module) is nn.Sequential else []
-    )
-    linear, between = parts[::2], parts[1::2]
-    fits = len(parts) % 2 == 1 and all(type(part) is nn.ReLU for part in between)
-    layers = [part for part in linear if type(part) is nn.Linear and part.bias is not None]
-    return layers if fits and len(layers) == len(linear) else []
+    parts = list(net.module) if type(net.module) is nn.Sequential else []
+    parts = parts[1:] if parts and type(parts[0]) is nn.Flatten else parts
+    layers = [part for part in parts[::2] if type(part) is nn.Linear and part.bias is not None and not _hooked(part)]
+    fits = len(parts) == 2 * len(layers) - 1 and all(type(part) is nn.ReLU for part in parts[1::2])
+    return layers if fits and _are_all(net.weights, layers) else []
+
+
+def _hooked(part: nn.Module) -> bool:
+    return bool(part._forward_hooks or part._forward_pre_hooks)
+
+
+def _are_all(weights: Tensor, layers: Sequence[nn.Linear]) -> bool:
+    """Whether the layers, in this order, are all that the vector holds: nothing frozen, tied or computed."""
+    at = weights.data_ptr()
+    for tensor in (tensor for layer in layers for tensor in (layer.weight, layer.bias)):
+        if tensor.data_ptr() != at or tensor.dtype != weights.dtype:
+            return False
+        at += tensor.nbytes
+    return at == weights.data_ptr() + weights.nbytes
 
 
 class Stack:
@@ -120,7 +132,7 @@ def train_team(training: LocalTraining, net: Net, sites: Sequence[Site], samples
     vectors: dict[int, Tensor] = {}
     for count, members in alike.items():
         if count == 0:
-            vectors |= dict.fromkeys(members, net.weights.detach().clone())
+            vectors |= {i: net.weights.detach().clone() for i in members}
             continue
         some = [samples[i] for i in members]
         batches = _batches(training, net, [sites[i] for i in members], some, [steps[i] for i in members])
@@ -132,9 +144,10 @@ def _update(training: LocalTraining, net: Net, site: Site, samples: Samples, vec
     size = samples.rows.shape[0]
     if size == 0:
         return Update(None, 0)
-    params = Params(vector, net.buffers, net.counters, lengths=net.lengths)
     if training.after is nothing:
-        return Update(params, size, samples.reliability)
+        return Update(Params(vector, net.buffers, net.counters, lengths=net.lengths), size, samples.reliability)
+    # a copy: what a client remembers must not keep its whole team's weights alive
+    params = Params(vector.clone(), net.buffers.clone(), net.counters.clone(), lengths=net.lengths)
     load(net, params)
     with torch.no_grad():
         return Update(params, size, samples.reliability, training.after(site, params))
