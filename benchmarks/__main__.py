@@ -17,8 +17,8 @@ NAMES = (*BENCHMARKS, "speed")
 
 def main() -> None:
     options = _options()
-    names = options.names or NAMES
-    speeds = speed.measure(options.workloads, options.peers, options.repeat) if "speed" in names else {}
+    names, pace = options.names or NAMES, speed.Pace(options.repeat, options.patience)
+    speeds = speed.measure(options.workloads, options.peers, pace) if "speed" in names else {}
     found = {name: BENCHMARKS[name]() for name in names if name in BENCHMARKS}
     if options.json:
         print(json.dumps({**speeds, **found}, indent=2))
@@ -39,6 +39,7 @@ def _options() -> argparse.Namespace:
     group.add_argument("--workloads", default=",".join(speed.NAMES), help="some of %(default)s", type=_listed)
     group.add_argument("--peers", action="store_true", help="with the peers that `make bench-peers` installs")
     group.add_argument("--repeat", type=int, help="turns of each system")
+    group.add_argument("--patience", type=float, default=speed.Pace.patience, help="seconds to wait for quiet")
     options = parser.parse_args()
     for kind, given, known in (("benchmark", options.names, NAMES), ("workload", options.workloads, speed.NAMES)):
         if unknown := sorted(set(given) - set(known)):

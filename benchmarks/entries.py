@@ -11,7 +11,26 @@ from benchmarks.workloads import WORKLOADS, cores
 PEERS = ("flower", "pfl", "fluke", "fedlab")
 TURNS = {"W1": 5, "W2": 3, "W3": 9, "W4-100": 9, "W4-1000": 5, "W4-5000": 3}
 SHORT = ("W3", "W4-100")  # where all but Flower play several rounds in each turn
-LONG = ("W2", "W4-1000", "W4-5000")  # where every system runs in its first way alone
+LONG = ("W2", "W4-100", "W4-1000", "W4-5000")  # where every system runs in its first way alone, as a rule its fastest
+
+MANY, ALL, ONE = (cores(), 1), (1, cores()), (1, 1)  # workers, cores of each
+WAYS = {
+    "limit": [ALL],
+    "naive": [ALL],
+    "flower": [MANY, ALL],
+    "pfl": [MANY, ALL],
+    "fluke": [ALL],
+    "fedlab": [MANY, ALL],
+}
+# small models are no faster on all cores, and far slower once anything else runs there
+WAYS_OF_SMALL = {
+    "limit": [ONE, ALL],
+    "naive": [ONE, ALL],
+    "flower": [MANY, ALL],
+    "pfl": [MANY, ONE, ALL],
+    "fluke": [ONE, ALL],
+    "fedlab": [ONE, MANY, ALL],
+}
 
 Ways = dict[str, Entry]  # by name, such as "pfl 2x1"
 
@@ -20,13 +39,9 @@ def ways_of(system: str, workload: str) -> Ways:
     """The ways to run a system; its time is that of the fastest."""
     if system.startswith("fedpca"):  # finds its own way
         return {system: Entry(_command(system, workload), 5 if workload in SHORT else 1)}
-    several = [(cores(), 1)] if system in ("flower", "pfl", "fedlab") else []
-    # small models are no faster on all cores, and far slower once anything else runs there
-    single = [(1, 1)] if WORKLOADS[workload].model == "mlp" and system != "flower" else []
-    ways = list(dict.fromkeys([*several, *single, (1, cores())]))
-    if workload in LONG:
-        del ways[1:]
-    return {f"{system} {workers}x{threads}": _entry(system, workload, workers, threads) for workers, threads in ways}
+    ways = (WAYS_OF_SMALL if WORKLOADS[workload].model == "mlp" else WAYS)[system]
+    chosen = dict.fromkeys(ways[:1] if workload in LONG else ways)
+    return {f"{system} {workers}x{threads}": _entry(system, workload, workers, threads) for workers, threads in chosen}
 
 
 def python_of(peer: str) -> Path:

@@ -11,12 +11,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.racer import family
+from benchmarks.quiet import busy_seconds, wait_for_quiet
+from benchmarks.racer import cpu_of, family
+from benchmarks.workloads import cores
 
 ROOT = Path(__file__).parents[1]
 SILENCE = 900  # seconds after which an entrant that says nothing counts as broken
@@ -44,6 +46,7 @@ class Result:
     moved: float  # see `racer.distance`
     seconds: list[float] = field(default_factory=list)  # of each round
     cpu: list[float] = field(default_factory=list)
+    others: list[float] = field(default_factory=list)  # share of the machine that other processes took, in each turn
     peak_mb: float = 0.0
 
     @property
@@ -83,11 +86,13 @@ class Entrant:
     def play(self, rounds: int) -> None:
         """Some rounds, one after the other, into the result."""
         self.process.send_signal(signal.SIGCONT)
-        for _ in range(rounds):
-            answer = self._tell("round")
-            self.result.seconds.append(answer["seconds"])
-            self.result.cpu.append(answer["cpu"])
+        before = self._spent()
+        answers = [self._tell("round") for _ in range(rounds)]
+        wall, busy, own = (now - then for now, then in zip(self._spent(), before, strict=True))
         self.process.send_signal(signal.SIGSTOP)
+        self.result.seconds += [answer["seconds"] for answer in answers]
+        self.result.cpu += [answer["cpu"] for answer in answers]
+        self.result.others.append(max(0.0, busy - own) / wall / cores())
 
     def finish(self) -> Result:
         """Its result with the peak memory; the process is gone."""
@@ -112,6 +117,10 @@ class Entrant:
             with suppress(ProcessLookupError):
                 os.kill(member, signal.SIGKILL)
         self.process.wait()
+
+    def _spent(self) -> tuple[float, float, float]:
+        """Seconds on the clock, CPU seconds of the machine, and of this entrant."""
+        return time.perf_counter(), busy_seconds(), cpu_of(family(self.process.pid))
 
     def _tell(self, word: str) -> dict[str, float]:
         try:
@@ -138,8 +147,11 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def race(entries: Mapping[str, Entry], turns: int) -> tuple[dict[str, Result], dict[str, str]]:
-    """The result of each system, and the last words of each that broke."""
+def race(entries: Mapping[str, Entry], turns: int, patience: float) -> tuple[dict[str, Result], dict[str, str]]:
+    """The result of each system, and the last words of each that broke.
+
+    While others use the machine the race waits, but no more than `patience` seconds in all.
+    """
     running: dict[str, Entrant] = {}
     broken: dict[str, str] = {}
     try:
@@ -149,6 +161,8 @@ def race(entries: Mapping[str, Entry], turns: int) -> tuple[dict[str, Result], d
                 print(f"{name}: ready after {running[name].result.start:.0f} s", file=sys.stderr)
         for _ in range(turns):
             for name in list(running):
+                _let_breathe(running.values())
+                patience = wait_for_quiet(patience)
                 with _noting(name, broken, running):
                     running[name].play(entries[name].rounds)
         results = {}
@@ -159,6 +173,14 @@ def race(entries: Mapping[str, Entry], turns: int) -> tuple[dict[str, Result], d
     finally:
         for entrant in running.values():
             entrant.end()
+
+
+def _let_breathe(entrants: Collection[Entrant]) -> None:
+    """Wakes all for a moment: Ray takes a process that stands still for minutes for dead."""
+    for signal_number, seconds in ((signal.SIGCONT, 0.2), (signal.SIGSTOP, 0.0)):
+        for entrant in entrants:
+            entrant.process.send_signal(signal_number)
+        time.sleep(seconds)
 
 
 @contextmanager

@@ -38,8 +38,8 @@ class Racer:
         if self.words.readline().strip() != "round":
             self._say(peak_mb=peak_megabytes())
             return False
-        self.began = (0, cpu_seconds())
-        self.began = (time.perf_counter(), self.began[1])
+        used = cpu_seconds()
+        self.began = (time.perf_counter(), used)
         return True
 
     def _say(self, **answer: object) -> None:
@@ -67,8 +67,13 @@ def family(pid: int) -> list[int]:
 
 def cpu_seconds() -> float:
     """What this process and its living descendants have used."""
-    stats = [_fields(Path(f"/proc/{pid}/stat")) for pid in family(os.getpid())[1:]]
-    return time.process_time() + sum(int(fields[11]) + int(fields[12]) for fields in stats if fields) / TICKS
+    return time.process_time() + cpu_of(family(os.getpid())[1:])
+
+
+def cpu_of(pids: Iterable[int]) -> float:
+    """CPU seconds that processes have used, to the hundredth."""
+    stats = [_fields(Path(f"/proc/{pid}/stat")) for pid in pids]
+    return sum(int(fields[11]) + int(fields[12]) for fields in stats if fields) / TICKS
 
 
 def peak_megabytes() -> float:

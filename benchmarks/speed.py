@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import platform
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,20 +27,26 @@ SIZES = (100, 1000, 5000)  # clients in W4
 Figures = dict[str, object]
 
 
-def measure(names: Sequence[str] = NAMES, peers: bool = False, repeat: int | None = None) -> Figures:
+@dataclass(frozen=True)
+class Pace:
+    """How often, and how patiently, to measure."""
+
+    repeat: int | None = None  # turns of each system; as many as the workload says if not given
+    patience: float = 120.0  # seconds that a workload waits, in all, for others to leave the machine
+
+
+def measure(names: Sequence[str], peers: bool, pace: Pace) -> Figures:
     """Each system's time of a round over the limit's; for W4 also how it grows, for W5 FedPCA's over FedAvg's."""
     load = os.getloadavg()[0]
     systems = ("limit", "naive", "fedpca", *(PEERS if peers else ()))
     figures: Figures = {}
     for name in names:
         if name == "W4":
-            figures[name] = _growth(systems, repeat)
+            figures[name] = _growth(systems, pace)
         elif name == "W5":
-            figures[name] = {workload: _cost_of_fedpca(workload, repeat) for workload in ("W1", "W3")}
+            figures[name] = {workload: _cost_of_fedpca(workload, pace) for workload in ("W1", "W3")}
         else:
-            figures[name] = _figures(
-                systems, *_race(name, {system: ways_of(system, name) for system in systems}, repeat)
-            )
+            figures[name] = _figures(systems, *_race(name, {system: ways_of(system, name) for system in systems}, pace))
     return {"machine": _machine(load), **figures}
 
 
@@ -48,14 +55,12 @@ def missing_peers() -> list[str]:
     return [peer for peer in PEERS if not python_of(peer).exists()]
 
 
-def _race(
-    name: str, systems: Mapping[str, Ways], repeat: int | None
-) -> tuple[dict[str, dict[str, Result]], dict[str, str]]:
+def _race(name: str, systems: Mapping[str, Ways], pace: Pace) -> tuple[dict[str, dict[str, Result]], dict[str, str]]:
     """The results of each system's ways on a workload, and the last words of those that broke."""
-    turns = repeat or TURNS[name]
+    turns = pace.repeat or TURNS[name]
     print(f"{name}, {turns} turns", file=sys.stderr)
     entries = {way: entry for ways in systems.values() for way, entry in ways.items()}
-    results, broken = race(entries, turns)
+    results, broken = race(entries, turns, pace.patience)
     found = {system: {way: results[way] for way in ways if way in results} for system, ways in systems.items()}
     if lost := [system for system in systems if system not in PEERS and not found[system]]:
         raise RuntimeError(f"{name}: {', '.join(lost)} broke: {broken}")
@@ -80,13 +85,14 @@ def _details(result: Result, limit: Result) -> Figures:
         "ratio": _round(result.median / limit.median),
         "fastest": _round(min(result.seconds) / min(limit.seconds)),  # of the shortest rounds: hardly touched by load
         "cpu": _round(result.median_cpu / limit.median_cpu),
+        "others": round(statistics.median(result.others), 2),
         "peak_mb": round(result.peak_mb),
         "start_s": round(result.start, 1),
         "moved": round(result.moved, 5),
     }
 
 
-def _growth(systems: Sequence[str], repeat: int | None) -> Figures:
+def _growth(systems: Sequence[str], pace: Pace) -> Figures:
     """W3 with ever more clients; what a client costs at 5,000 and at 100 is measured in one race."""
     figures: Figures = {}
     few, many = f"W4-{SIZES[0]}", f"W4-{SIZES[-1]}"
@@ -94,7 +100,7 @@ def _growth(systems: Sequence[str], repeat: int | None) -> Figures:
         entries = {system: ways_of(system, f"W4-{size}") for system in systems}
         if size == SIZES[-1]:
             entries[few] = {few: replace(ways_of("fedpca", few)["fedpca"], rounds=25)}
-        results, broken = _race(f"W4-{size}", entries, repeat)
+        results, broken = _race(f"W4-{size}", entries, pace)
         figures[str(size)] = _figures(systems, results, broken)
     at_few, at_many = results[few][few], results["fedpca"]["fedpca"]
     above_few, above_many = at_few.peak_mb - WORKLOADS[few].megabytes, at_many.peak_mb - WORKLOADS[many].megabytes
@@ -105,9 +111,9 @@ def _growth(systems: Sequence[str], repeat: int | None) -> Figures:
     }
 
 
-def _cost_of_fedpca(name: str, repeat: int | None) -> float:
+def _cost_of_fedpca(name: str, pace: Pace) -> float:
     """A round of FedPCA (HS) with GSAM over a round of FedAvg, both by fedpca."""
-    results, _ = _race(name, {system: ways_of(system, name) for system in ("fedpca", "fedpca-hs")}, repeat)
+    results, _ = _race(name, {system: ways_of(system, name) for system in ("fedpca", "fedpca-hs")}, pace)
     return _round(results["fedpca-hs"]["fedpca-hs"].median / results["fedpca"]["fedpca"].median)
 
 

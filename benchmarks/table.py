@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-COLUMNS = {"ratio": "time", "fastest": "fastest", "cpu": "CPU", "peak_mb": "peak MB", "start_s": "start s"}
+COLUMNS = {
+    "ratio": "time",
+    "fastest": "fastest",
+    "cpu": "CPU",
+    "others": "others",
+    "peak_mb": "peak MB",
+    "start_s": "start s",
+}
 
 
 def table(figures: Mapping[str, object]) -> str:

@@ -99,19 +99,21 @@ def test_a_race_times_every_system_and_names_those_that_break():
             "absent": Entry([sys.executable, "-c", "raise SystemExit('no such engine')"]),
         },
         turns=2,
+        patience=0,
     )
     assert broken == {"absent": "no such engine"}
     assert len(results["limit"].seconds) == 10
     assert min(results["limit"].seconds) > 0
+    assert all(0 <= share <= 1 for share in results["limit"].others)
     assert results["limit"].peak_mb > 50
 
 
 def test_the_table_has_a_row_for_each_way_and_a_line_for_each_other_figure():
-    details = {"ratio": 0.07, "fastest": 0.06, "cpu": 0.1, "peak_mb": 300, "start_s": 3.1, "moved": 1.0}
+    details = {"ratio": 0.07, "fastest": 0.06, "cpu": 0.1, "others": 0.0, "peak_mb": 300, "start_s": 3.1, "moved": 1.0}
     compared = {"ratio_to_limit": 0.07, "ways": {"fedpca": details}, "broken": {"fluke 1x2": "Traceback\nno module"}}
     text = table({"W3": compared, "W4": {"100": compared, "growth": 1.1}, "W5": {"W1": 2.1}})
     rows = [line.split() for line in text.splitlines()[1:]]
-    assert rows[0] == ["W3", "fedpca", "0.07", "0.06", "0.1", "300", "3.1"]
+    assert rows[0] == ["W3", "fedpca", "0.07", "0.06", "0.1", "0.0", "300", "3.1"]
     assert rows[1] == ["W3", "fluke", "1x2", "broke:", "no", "module"]
     assert rows[2][:2] == ["W4-100", "fedpca"]
     assert rows[4:] == [["W4,", "growth:", "1.1"], ["W5,", "W1:", "2.1"]]
