@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,7 +161,6 @@ def race(entries: Mapping[str, Entry], turns: int, patience: float) -> tuple[dic
                 print(f"{name}: ready after {running[name].result.start:.0f} s", file=sys.stderr)
         for _ in range(turns):
             for name in list(running):
-                _let_breathe(running.values())
                 patience = wait_for_quiet(patience)
                 with _noting(name, broken, running):
                     running[name].play(entries[name].rounds)
@@ -173,14 +172,6 @@ def race(entries: Mapping[str, Entry], turns: int, patience: float) -> tuple[dic
     finally:
         for entrant in running.values():
             entrant.end()
-
-
-def _let_breathe(entrants: Collection[Entrant]) -> None:
-    """Wakes all for a moment: Ray takes a process that stands still for minutes for dead."""
-    for signal_number, seconds in ((signal.SIGCONT, 0.2), (signal.SIGSTOP, 0.0)):
-        for entrant in entrants:
-            entrant.process.send_signal(signal_number)
-        time.sleep(seconds)
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def measure(names: Sequence[str], peers: bool, pace: Pace) -> Figures:
         elif name == "W5":
             figures[name] = {workload: _cost_of_fedpca(workload, pace) for workload in ("W1", "W3")}
         else:
-            figures[name] = _figures(systems, *_race(name, {system: ways_of(system, name) for system in systems}, pace))
+            figures[name] = _compare(name, systems, pace)
     return {"machine": _machine(load), **figures}
 
 
@@ -55,29 +55,43 @@ def missing_peers() -> list[str]:
     return [peer for peer in PEERS if not python_of(peer).exists()]
 
 
+def _compare(name: str, systems: Sequence[str], pace: Pace) -> Figures:
+    """The ratios of one workload. Flower has a race of its own with the limit, since Ray never rests."""
+    groups = [[system for system in systems if system != "flower"], ["limit", "flower"]]
+    details: dict[str, dict[str, Figures]] = {}
+    broken: dict[str, str] = {}
+    for group in groups if "flower" in systems else groups[:1]:
+        results, lost = _race(name, {system: ways_of(system, name) for system in group}, pace)
+        limit = min(results["limit"].values(), key=lambda result: result.median)
+        ratios = {
+            system: {way: _details(result, limit) for way, result in ways.items()} for system, ways in results.items()
+        }
+        details, broken = ratios | details, broken | lost
+    return _figures(details) | ({"broken": broken} if broken else {})
+
+
 def _race(name: str, systems: Mapping[str, Ways], pace: Pace) -> tuple[dict[str, dict[str, Result]], dict[str, str]]:
     """The results of each system's ways on a workload, and the last words of those that broke."""
     turns = pace.repeat or TURNS[name]
     print(f"{name}, {turns} turns", file=sys.stderr)
-    entries = {way: entry for ways in systems.values() for way, entry in ways.items()}
-    results, broken = race(entries, turns, pace.patience)
+    results, broken = race(
+        {way: entry for ways in systems.values() for way, entry in ways.items()}, turns, pace.patience
+    )
     found = {system: {way: results[way] for way in ways if way in results} for system, ways in systems.items()}
     if lost := [system for system in systems if system not in PEERS and not found[system]]:
         raise RuntimeError(f"{name}: {', '.join(lost)} broke: {broken}")
     return found, broken
 
 
-def _figures(systems: Sequence[str], results: Mapping[str, Mapping[str, Result]], broken: Mapping[str, str]) -> Figures:
-    """The ratios of one workload."""
-    best = {system: min(ways.values(), key=lambda result: result.median) for system, ways in results.items() if ways}
-    ratios = {system: _round(result.median / best["limit"].median) for system, result in best.items()}
-    figures: Figures = {
-        "ratio_to_limit": ratios["fedpca"],
-        "naive": ratios["naive"],
-        "peers": {peer: ratios[peer] for peer in PEERS if peer in ratios},
-        "ways": {way: _details(result, best["limit"]) for system in systems for way, result in results[system].items()},
+def _figures(details: Mapping[str, Mapping[str, Figures]]) -> Figures:
+    """The fastest way of each system, and all of them."""
+    best = {system: min(details["ratio"] for details in ways.values()) for system, ways in details.items() if ways}
+    return {
+        "ratio_to_limit": best["fedpca"],
+        "naive": best["naive"],
+        "peers": {peer: best[peer] for peer in PEERS if peer in best},
+        "ways": {way: figures for ways in details.values() for way, figures in ways.items()},
     }
-    return figures | ({"broken": dict(broken)} if broken else {})
 
 
 def _details(result: Result, limit: Result) -> Figures:
@@ -93,16 +107,15 @@ def _details(result: Result, limit: Result) -> Figures:
 
 
 def _growth(systems: Sequence[str], pace: Pace) -> Figures:
-    """W3 with ever more clients; what a client costs at 5,000 and at 100 is measured in one race."""
-    figures: Figures = {}
+    """W3 with ever more clients, and what a client costs fedpca where they are many over where they are few."""
+    figures = {str(size): _compare(f"W4-{size}", systems, pace) for size in SIZES}
     few, many = f"W4-{SIZES[0]}", f"W4-{SIZES[-1]}"
-    for size in SIZES:
-        entries = {system: ways_of(system, f"W4-{size}") for system in systems}
-        if size == SIZES[-1]:
-            entries[few] = {few: replace(ways_of("fedpca", few)["fedpca"], rounds=25)}
-        results, broken = _race(f"W4-{size}", entries, pace)
-        figures[str(size)] = _figures(systems, results, broken)
-    at_few, at_many = results[few][few], results["fedpca"]["fedpca"]
+    ways = {
+        few: {few: replace(ways_of("fedpca", few)["fedpca"], rounds=25)},
+        many: {many: ways_of("fedpca", many)["fedpca"]},
+    }
+    results, _ = _race(many, ways, pace)
+    at_few, at_many = results[few][few], results[many][many]
     above_few, above_many = at_few.peak_mb - WORKLOADS[few].megabytes, at_many.peak_mb - WORKLOADS[many].megabytes
     return figures | {
         "time_per_client_5000_over_100": _round(at_many.median / SIZES[-1] / (at_few.median / SIZES[0])),

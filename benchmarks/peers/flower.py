@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from functools import cache
 
 os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112  Ray's workers give way to every other process: here they compete as equals
+# Ray's workers give way to every other process: here they compete as equals
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
 
 import ray
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
@@ -49,13 +50,12 @@ def train(message: Message, context: Context) -> Message:
 class Strict(FedAvg):
     """FedAvg that ends the run where Flower would go on without the clients that failed: they would save time."""
 
-    clients = 0
-
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> object:
         replies = list(replies)
         failed = [reply.error.reason for reply in replies if reply.has_error()]
-        if failed or len(replies) < self.clients:
-            print(f"round {server_round}: {len(replies)} of {self.clients} replied, {len(failed)} failed", *failed[:1])
+        if failed or len(replies) < self.min_available_nodes:
+            count = f"{len(replies)} of {self.min_available_nodes} replied, {len(failed)} failed"
+            print(f"round {server_round}: {count}", *failed[:1], flush=True)
             os._exit(1)
         return super().aggregate_train(server_round, replies)
 
@@ -79,9 +79,7 @@ def server_app(name: str) -> ServerApp:
                 ray.shutdown()
                 os._exit(0)
 
-        strategy = Strict(fraction_evaluate=0.0)
-        strategy.clients = WORKLOADS[name].clients
-        strategy.start(
+        Strict(fraction_evaluate=0.0, min_available_nodes=WORKLOADS[name].clients).start(
             grid,
             ArrayRecord(model.state_dict()),
             num_rounds=10**6,
