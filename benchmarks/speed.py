@@ -67,7 +67,7 @@ def _compare(name: str, systems: Sequence[str], pace: Pace) -> Figures:
             system: {way: _details(result, limit) for way, result in ways.items()} for system, ways in results.items()
         }
         details, broken = ratios | details, broken | lost
-    return _figures(details) | ({"broken": broken} if broken else {})
+    return _figures({system: details[system] for system in systems}) | ({"broken": broken} if broken else {})
 
 
 def _race(name: str, systems: Mapping[str, Ways], pace: Pace) -> tuple[dict[str, dict[str, Result]], dict[str, str]]:
