@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from torch import Generator, Tensor, nn
+if TYPE_CHECKING:  # so that code without tensors, such as results, can use the types below without PyTorch
+    from torch import Generator, Tensor, nn
 
 ClientId = str
 Group = Literal["common", "rare", "mislabeled"]

@@ -190,6 +190,7 @@ def client_lists(server: Server, ids: list[ClientId]) -> dict[str, list[object] 
         "loss": [_number(verdict.report.get("loss")) if verdict else None for verdict in verdicts],
         "dispersion": [_number(verdict.report.get("dispersion")) if verdict else None for verdict in verdicts],
         "group": [verdict.group if verdict else None for verdict in verdicts],
+        "suspicion": [_number(verdict.suspicion) if verdict else None for verdict in verdicts],
         "weight": [server.weights.get(client, 0.0) if server.weights else None for client in ids],
     }
     known = {name: values if any(value is not None for value in values) else None for name, values in columns.items()}

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from fedpca.core import ClientId, Group, Report
 from fedpca.parts.mixture import Covariance, Fits, bic, fit
-from fedpca.parts.report import FLOOR
 
 Floats = NDArray[np.float64]
+
+FLOOR = 1e-12  # of the dispersion before its logarithm: all predictions in one class
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from torch.nn.functional import cross_entropy
 
 from fedpca.core import Report, ReportPart, Site
 from fedpca.parts.augment import Augment, unchanged
+from fedpca.parts.identify import FLOOR
 from fedpca.parts.step import grown
 
 BATCH = (
     128  # rows of a pass without gradients; larger ones leave the cache and take 1.6 times as long with convolutions
 )
 MANY = 1024  # rows of a pass for many small clients of a network without convolutions
-FLOOR = 1e-12  # of the dispersion before its logarithm: all predictions in one class
 
 
 def mean_loss(site: Site) -> Report:
