@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from math import isfinite
 
 import torch
@@ -25,7 +26,7 @@ from fedpca.core import (
     Verdict,
     When,
 )
-from fedpca.params import fault
+from fedpca.params import at_once, fault, sound
 from fedpca.parts.combine import of_side
 from fedpca.parts.report import PerformanceAndCapacity
 from fedpca.parts.select import ConfidentOfTheMislabeled
@@ -53,12 +54,10 @@ def play_round(recipe: Recipe, clients: Clients, server: Server, rounds: int) ->
         diagnosis = recipe.diagnose(diagnosis, _reports(replies, left_out), when)
         cohort = [client for client in cohort if client not in left_out]
     fold, reports = recipe.aggregate(server.params, diagnosis), {}
-    for client, reply in clients.train(server.params, _orders(cohort, when, diagnosis, server.sides)):
-        if reason := _fault(reply, server.params):
-            left_out[client] = reason
-        elif isinstance(reply, Update):
-            fold.add(client, reply)
-            reports[client] = reply.report
+    answers = clients.train(server.params, _orders(cohort, when, diagnosis, server.sides))
+    for client, update in _updates(answers, server.params, left_out):
+        fold.add(client, update)
+        reports[client] = update.report
     outcome = fold.finish()
     diagnosis = settled(recipe.diagnose(diagnosis, reports, when), outcome)
     params = replace(outcome.params, lengths=server.params.lengths)
@@ -140,11 +139,25 @@ def _strange(report: Report) -> str | None:
     return None
 
 
-def _fault(reply: Update | Failure, like: Params) -> str | None:
-    """Why an answer cannot be used, or None."""
+def _updates(
+    replies: Iterator[tuple[ClientId, Update | Failure]], like: Params, left_out: dict[ClientId, str]
+) -> Iterator[tuple[ClientId, Update]]:
+    """The usable updates; whose is not, and why, is noted in `left_out`. Small ones are looked at several at a time."""
+    while some := list(islice(replies, at_once(like))):
+        states = [reply.params for _, reply in some if isinstance(reply, Update) and reply.params]
+        clear = len(states) > 1 and sound(states, like)
+        for client, reply in some:
+            if reason := _fault(reply, None if clear else like):
+                left_out[client] = reason
+            elif isinstance(reply, Update):
+                yield client, reply
+
+
+def _fault(reply: Update | Failure, like: Params | None) -> str | None:
+    """Why an answer cannot be used, or None; without `like` its state is known to be sound."""
     if isinstance(reply, Failure):
         return reply.reason
     if reply.size < 0 or (reply.size > 0) != (reply.params is not None) or not 0 <= reply.reliability <= 1 + 1e-9:
         sent = "weights" if reply.params else "no weights"
         return f"it sent {sent}, size {reply.size}, reliability {reply.reliability}"
-    return _strange(reply.report) or (fault(reply.params, like) if reply.params else None)
+    return _strange(reply.report) or (fault(reply.params, like) if reply.params and like else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, prod
 
@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from fedpca.core import Net, Params, as_they_are
+
+TOGETHER = 1 << 17  # numbers
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,29 @@ def load(net: Net, params: Params) -> None:
 def params_of(net: Net) -> Params:
     """A copy of a model's state."""
     return Params(net.weights.detach().clone(), net.buffers.clone(), net.counters.clone(), lengths=net.lengths)
+
+
+def vectors_of(params: Params) -> tuple[Tensor, Tensor, Tensor]:
+    """The three vectors of a state."""
+    return params.weights, params.buffers, params.counters
+
+
+def at_once(like: Params) -> int:
+    """How many states of this size to work on in one operation, so that Python's cost is spread: of large ones one."""
+    return max(1, TOGETHER // max(1, len(like.weights) + len(like.buffers)))
+
+
+def sound(states: Sequence[Params], like: Params) -> bool:
+    """Whether no state has a `fault`; False may also be said of good ones whose sum overflows."""
+    return all(
+        vector.shape == other.shape and vector.dtype == other.dtype
+        for state in states
+        for vector, other in zip(vectors_of(state), vectors_of(like), strict=True)
+    ) and all(
+        isfinite(torch.stack(vectors).sum().item())
+        for vectors in ([state.weights for state in states], [state.buffers for state in states])
+        if vectors
+    )
 
 
 def fault(params: Params, like: Params) -> str | None:

@@ -16,7 +16,7 @@ from fedpca.core import ClientId, Failure, Method, Net, Order, Params, Recipe, R
 from fedpca.faults import UserError
 from fedpca.loop import answer_report, answer_report_together, answer_train, answer_train_together
 from fedpca.params import load
-from fedpca.parts.team import SIZE, SMALL, can_report_together, can_team
+from fedpca.parts.team import REPORTERS, SIZE, SMALL, can_report_together, can_team
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -91,7 +91,7 @@ class InProcess:
         """Each ordered client's report."""
         recipe = self._recipe(orders)
         if recipe and self.together and can_report_together(self.workers.nets[0], recipe.report):
-            return self._in_teams(answer_report_together, recipe, params, orders, "report")
+            return self._in_teams(answer_report_together, recipe, params, orders, "report", REPORTERS)
 
         def work(net: Net, client: ClientId) -> tuple[ClientId, Report | Failure]:
             site = self._site(net, params, client, orders[client], "report")
@@ -103,7 +103,7 @@ class InProcess:
         """Each ordered client's update."""
         recipe = self._recipe(orders)
         if recipe and self.together and can_team(self.workers.nets[0], recipe.train):
-            return self._in_teams(answer_train_together, recipe, params, orders, "train")
+            return self._in_teams(answer_train_together, recipe, params, orders, "train", SIZE)
 
         def work(net: Net, client: ClientId) -> tuple[ClientId, Update | Failure]:
             site = self._site(net, params, client, orders[client], "train")
@@ -122,10 +122,11 @@ class InProcess:
         params: Params,
         orders: Mapping[ClientId, Order],
         purpose: str,
+        size: int,
     ) -> Iterator[tuple[ClientId, Result]]:
         """The answers of many clients at a time; teams, and so answers, are the same for any number of workers."""
         clients = list(orders)
-        teams = [clients[i : i + SIZE] for i in range(0, len(clients), SIZE)]
+        teams = [clients[i : i + size] for i in range(0, len(clients), size)]
 
         def work(net: Net, team: list[ClientId]) -> list[Result]:
             sites = [self._site(net, params, team[0], orders[team[0]], purpose)]
@@ -139,7 +140,9 @@ class InProcess:
 
     def _beside(self, first: Site, client: ClientId, order: Order, purpose: str) -> Site:
         """Another client's site with the same model, which holds the global weights already."""
-        shard, rng = self.shards[client], stream(self.seed, purpose, order.round, client)
+        shard = self.shards[client]
+        # reports of many draw nothing
+        rng = first.rng if purpose == "report" else stream(self.seed, purpose, order.round, client)
         return Site(first.net, shard.x, shard.y, self.memory[client], order, rng)
 
     def _site(self, net: Net, params: Params, client: ClientId, order: Order, purpose: str) -> Site:

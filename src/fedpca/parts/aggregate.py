@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
 
 from fedpca.core import Aggregate, ClientId, Diagnosis, Fold, Outcome, Params, Update
+from fedpca.params import at_once, vectors_of
 from fedpca.parts.weigh import Count, Weigh
 
 
@@ -39,18 +40,18 @@ class RunningMean:
         self.start, self.count, self.last, self.judged = start, count, last, judged
         self.smoothing = smoothing if last else 1.0
         self.counts: dict[ClientId, float] = {}
-        self.by_count = _zeros(start)
-        self.by_last = _zeros(start) if last else None
-        self.of_newcomers = _zeros(start) if last else None
+        self.sums = Sums(start, 3 if last else 1)  # by count, last weight, and newcomers' counts
 
     def add(self, client: ClientId, update: Update) -> None:
         """Adds a state times its weights."""
         state = update.params or self.start
         self.counts[client] = self.count(client, update) if update.params is not None else 0.0
-        _accumulate(self.by_count, state, self.counts[client])
-        if self.by_last is not None and self.of_newcomers is not None:
-            _accumulate(self.by_last, state, self.last.get(client, 0.0))
-            _accumulate(self.of_newcomers, state, 0.0 if client in self.last else self.counts[client])
+        if not self.last:
+            self.sums.add(state, (self.counts[client],))
+        elif client in self.last:
+            self.sums.add(state, (self.counts[client], self.last[client], 0.0))
+        else:
+            self.sums.add(state, (self.counts[client], 0.0, self.counts[client]))
 
     def finish(self) -> Outcome:
         """The mean and the weights; the start itself if nobody has weight."""
@@ -63,8 +64,7 @@ class RunningMean:
             client: new * count + (old * self.last[client] if client in self.last else newcomer * count)
             for client, count in self.counts.items()
         }
-        sums = ((self.by_count, new), (self.of_newcomers, newcomer), (self.by_last, old))
-        mean = _combined([(total, by) for total, by in sums if total is not None])
+        mean = self.sums.combined((new, old, newcomer) if self.last else (new,))
         return Outcome(as_state(mean, self.start), weights)
 
     def _factors(self, fresh: float, kept: float) -> tuple[float, float, float]:
@@ -115,23 +115,38 @@ class ExcludingFold:
         return replace(outcome, sides=sides, weights={client: weights.get(client, 0.0) for client in self.order})
 
 
-def _zeros(like: Params) -> Params:
-    return Params(*(torch.zeros_like(vector, dtype=torch.float64) for vector in _vectors(like)))
+class Sums:
+    """Several weighted sums of the same states, in double precision; small states are added some at a time."""
 
+    def __init__(self, like: Params, count: int) -> None:
+        self.totals = [torch.zeros(count, len(vector), dtype=torch.float64) for vector in vectors_of(like)]
+        self.most = at_once(like)
+        self.waiting: list[tuple[Params, tuple[float, ...]]] = []
 
-def _accumulate(total: Params, state: Params, weight: float) -> None:
-    if weight > 0:
-        for sums, vector in zip(_vectors(total), _vectors(state), strict=True):
-            if sums.numel():
-                sums.add_(vector, alpha=weight)
+    def add(self, state: Params, weights: tuple[float, ...]) -> None:
+        """Takes a state in, with its weight in each of the sums."""
+        if any(weights):
+            self.waiting.append((state, weights))
+            if len(self.waiting) == self.most:
+                self._settle()
 
+    def combined(self, factors: tuple[float, ...]) -> Params:
+        """The sums times these factors, in one."""
+        self._settle()
+        by = torch.tensor(factors, dtype=torch.float64)
+        return Params(*(total.mul_(by[:, None]).sum(dim=0) for total in self.totals))
 
-def _combined(sums: Sequence[tuple[Params, float]]) -> Params:
-    first, *others = sums
-    total = Params(*(vector * first[1] for vector in _vectors(first[0])))
-    for other, factor in others:
-        _accumulate(total, other, factor)
-    return total
+    def _settle(self) -> None:
+        """Adds what waits: the same states at a time whoever runs this, so that the digits are the same too."""
+        states, weights = [vectors_of(state) for state, _ in self.waiting], [weights for _, weights in self.waiting]
+        self.waiting = []
+        for total, *vectors in zip(self.totals, *states, strict=True):
+            if len(vectors) > 1 and len(vectors[0]):
+                total.addmm_(torch.tensor(weights, dtype=torch.float64).T, torch.stack(vectors).double())
+            elif len(vectors) == 1:  # a large one: no copy
+                for sums, weight in zip(total, weights[0], strict=True):
+                    if weight:
+                        sums.add_(vectors[0], alpha=weight)
 
 
 def as_state(mean: Params, like: Params) -> Params:
@@ -141,7 +156,3 @@ def as_state(mean: Params, like: Params) -> Params:
         mean.buffers.to(like.buffers.dtype),
         (mean.counters + 1e-9).floor().to(like.counters.dtype),  # a mean of equal counters may fall just short
     )
-
-
-def _vectors(params: Params) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return params.weights, params.buffers, params.counters

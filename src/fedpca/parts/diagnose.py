@@ -49,17 +49,20 @@ class NameGroups:
         if not any("dispersion" in report for report in reports.values()):
             return known
         findings = self.identify(reports) or {}
-        for client, finding in findings.items():
-            known[client] = self._judged(known[client], finding)
-        common = [c for c, finding in findings.items() if finding.group == "common" == known[c].group]
+        judged = {client: self._judged(known[client], finding) for client, finding in findings.items()}
+        common = [c for c, finding in findings.items() if finding.group == "common" == judged[c][1]]
         level = self._confidence([reports[client] for client in common])
-        return {client: replace(verdict, threshold=level) for client, verdict in known.items()}
+        for client, verdict in known.items():
+            suspicion, group = judged.get(client, (verdict.suspicion, verdict.group))
+            known[client] = replace(verdict, suspicion=suspicion, group=group, threshold=level)
+        return known
 
-    def _judged(self, verdict: Verdict, finding: Finding) -> Verdict:
+    def _judged(self, verdict: Verdict, finding: Finding) -> tuple[float, Group]:
+        """The smoothed evidence, and the group that it makes of the finding's."""
         before = finding.evidence if verdict.suspicion is None else verdict.suspicion
         suspicion = self.smoothing * finding.evidence + (1 - self.smoothing) * before
         innocent: Group = "common" if finding.group == "mislabeled" else finding.group
-        return replace(verdict, suspicion=suspicion, group="mislabeled" if suspicion >= self.threshold else innocent)
+        return suspicion, "mislabeled" if suspicion >= self.threshold else innocent
 
     def _confidence(self, reports: Iterable[Report]) -> float:
         """The mean of what common clients report in this round, at least `least_confidence`."""

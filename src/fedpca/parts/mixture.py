@@ -1,4 +1,4 @@
-"""Gaussian mixtures on a handful of points: many starts fitted at once, in closed form for the plane."""
+"""Gaussian mixtures on a handful of points: many starts fitted at once, each step a few products."""
 
 from __future__ import annotations
 
@@ -37,17 +37,22 @@ def fit(
     Points (K, D). Algorithm and defaults are those of scikit-learn's `GaussianMixture`, which fits one start at a time
     and spends most of that on checks when K is small.
     """
-    resp = _one_hot(_k_means(points, components, starts), components)
+    centre = points.mean(axis=0)
+    terms = _terms(points - centre)
+    resp = _members(_k_means(points, components, starts), components)  # (S, G, K): sums over components are fast
     before = np.full(starts, -np.inf)
     for _ in range(most):
-        weights, means, covariances = _maximise(points, resp, covariance, ridge)
-        log_prob = np.log(weights)[:, None, :] + _log_density(points, means, covariances)  # (S, K, G)
-        norm = _log_sum(log_prob)
-        resp, likelihood = np.exp(log_prob - norm[..., None]), norm.mean(axis=1)
+        weights, means, covariances = _maximise(terms, resp, points.shape[1], covariance, ridge)
+        log_prob = _log_prob(terms, weights, means, covariances)
+        top = log_prob.max(axis=1, keepdims=True)
+        resp = np.exp(log_prob - top)
+        total = resp.sum(axis=1, keepdims=True)
+        resp /= total
+        likelihood = (top + np.log(total)).mean(axis=(1, 2))
         if np.all(np.abs(likelihood - before) < tolerance):
             break
         before = likelihood
-    return Fits(weights, means, covariances, resp, likelihood)
+    return Fits(weights, means + centre, covariances, resp.transpose(0, 2, 1), likelihood)
 
 
 def bic(fits: Fits, covariance: Covariance) -> Floats:
@@ -63,12 +68,12 @@ def bic(fits: Fits, covariance: Covariance) -> Floats:
 def _k_means(points: Floats, components: int, starts: int, steps: int = 10) -> NDArray[np.int64]:
     """Cluster of each point per start (S, K): k-means++ seeds 0, 1, 2, …, then a few rounds of Lloyd's algorithm."""
     centres = np.stack([_spread_seeds(points, components, np.random.default_rng(seed)) for seed in range(starts)])
-    clusters: NDArray[np.int64] = _distances(points, centres).argmin(axis=2)
+    clusters = _nearest(points, centres)
     for _ in range(steps):
-        members = _one_hot(clusters, components)
-        sizes = members.sum(axis=1)[..., None]  # (S, G, 1)
-        centres = np.where(sizes > 0, members.transpose(0, 2, 1) @ points / np.maximum(sizes, 1), centres)
-        before, clusters = clusters, _distances(points, centres).argmin(axis=2)
+        members = _members(clusters, components)
+        sizes = members.sum(axis=2, keepdims=True)  # (S, G, 1)
+        centres = np.where(sizes > 0, members @ points / np.maximum(sizes, 1), centres)
+        before, clusters = clusters, _nearest(points, centres)
         if np.array_equal(before, clusters):  # nothing would change any more
             break
     return clusters
@@ -88,44 +93,51 @@ def _spread_seeds(points: Floats, components: int, rng: np.random.Generator) -> 
     return np.stack(chosen)
 
 
-def _maximise(points: Floats, resp: Floats, covariance: Covariance, ridge: float) -> tuple[Floats, Floats, Floats]:
-    sizes = resp.sum(axis=1) + 10 * np.finfo(np.float64).eps  # (S, G)
-    means = np.einsum("skg,kd->sgd", resp, points) / sizes[..., None]
-    away = points[None, None] - means[:, :, None]  # (S, G, K, D)
-    weighted = resp.transpose(0, 2, 1)[..., None] * away
-    covs = weighted.transpose(0, 1, 3, 2) @ away / sizes[..., None, None]
-    dim = points.shape[1]
+def _terms(points: Floats) -> Floats:
+    """1, the coordinates and their products (K, 1 + D + D²): moments and log densities are linear in them."""
+    products = (points[:, :, None] * points[:, None, :]).reshape(len(points), -1)
+    return np.hstack([np.ones((len(points), 1)), points, products])
+
+
+def _maximise(
+    terms: Floats, resp: Floats, dim: int, covariance: Covariance, ridge: float
+) -> tuple[Floats, Floats, Floats]:
+    sums, points = resp @ terms, len(terms)  # (S, G, 1 + D + D²)
+    sizes = sums[:, :, 0] + 10 * np.finfo(np.float64).eps
+    moments = sums[:, :, 1:] / sizes[..., None]
+    means, seconds = moments[:, :, :dim], moments[:, :, dim:].reshape(*sizes.shape, dim, dim)
+    covs = seconds - means[..., None] * means[..., None, :]
     if covariance == "tied":
-        covs = np.broadcast_to(np.einsum("sg,sgij->sij", sizes / len(points), covs)[:, None], covs.shape)
+        covs = np.broadcast_to(np.einsum("sg,sgij->sij", sizes / points, covs)[:, None], covs.shape)
     elif covariance in ("diag", "spherical"):
         variance = np.diagonal(covs, axis1=2, axis2=3)
         if covariance == "spherical":
             variance = np.repeat(variance.mean(axis=2, keepdims=True), dim, axis=2)
         covs = variance[..., None] * np.eye(dim)
-    return sizes / len(points), means, covs + ridge * np.eye(dim)
+    return sizes / points, means, covs + ridge * np.eye(dim)
 
 
-def _log_density(points: Floats, means: Floats, covariances: Floats) -> Floats:
-    """Log densities (S, K, G)."""
-    away = points[None, None] - means[:, :, None]  # (S, G, K, D)
+def _log_prob(terms: Floats, weights: Floats, means: Floats, covariances: Floats) -> Floats:
+    """Log of weight times density (S, G, K): a quadratic form, written as a product with the terms."""
+    dim = means.shape[2]
     precision = np.linalg.inv(covariances)
-    mahalanobis = ((away @ precision) * away).sum(axis=3).transpose(0, 2, 1)
-    log_det = np.linalg.slogdet(covariances)[1][:, None, :]
-    density: Floats = -0.5 * (points.shape[1] * np.log(2 * np.pi) + log_det + mahalanobis)
-    return density
+    towards = (precision @ means[..., None])[..., 0]
+    log_det = np.linalg.slogdet(covariances)[1]
+    constant = np.log(weights) - 0.5 * (dim * np.log(2 * np.pi) + log_det + (means * towards).sum(axis=2))
+    flat = precision.reshape(*weights.shape, dim * dim)
+    factors = np.concatenate([constant[..., None], towards, -0.5 * flat], axis=2)  # (S, G, 1 + D + D²)
+    log_prob: Floats = factors @ terms.T
+    return log_prob
 
 
-def _log_sum(values: Floats) -> Floats:
-    top = values.max(axis=2, keepdims=True)
-    total: Floats = (top + np.log(np.exp(values - top).sum(axis=2, keepdims=True)))[..., 0]
-    return total
+def _nearest(points: Floats, centres: Floats) -> NDArray[np.int64]:
+    """Which centre (S, G, D) is nearest to each point (S, K); of several the first."""
+    squared = np.sum([(points[:, i] - centres[:, :, i, None]) ** 2 for i in range(points.shape[1])], axis=0)
+    nearest: NDArray[np.int64] = squared.argmin(axis=1)
+    return nearest
 
 
-def _distances(points: Floats, centres: Floats) -> Floats:
-    squared: Floats = ((points[None, :, None] - centres[:, None]) ** 2).sum(axis=3)
-    return squared
-
-
-def _one_hot(clusters: NDArray[np.int64], components: int) -> Floats:
-    members: Floats = np.eye(components)[clusters]
+def _members(clusters: NDArray[np.int64], components: int) -> Floats:
+    """1 where a point (S, K) is in a component, else 0: (S, G, K)."""
+    members: Floats = (clusters[:, None] == np.arange(components)[:, None]).astype(np.float64)
     return members

@@ -86,7 +86,7 @@ class PerformanceAndCapacity:
 
     def of_many(self, sites: Sequence[Site]) -> list[Report]:
         """The numbers of clients that share a model, from one pass over the images of all."""
-        images = torch.cat([site.x[torch.arange(len(site.y))] for site in sites])
+        images = torch.cat([whole(site) for site in sites])
         seen = [sites[0].net.features(some) for some in torch.split(images, MANY)]
         return self._reports(sites, *(torch.cat(parts) for parts in zip(*seen, strict=True)))
 
@@ -116,6 +116,11 @@ class PerformanceAndCapacity:
 def _add(reports: Sequence[dict[str, float | list[float]]], more: Sequence[Mapping[str, float]]) -> None:
     for report, numbers in zip(reports, more, strict=True):
         report.update(numbers)
+
+
+def whole(site: Site) -> Tensor:
+    """All the client's images, without a copy where they lie in memory."""
+    return site.x if isinstance(site.x, Tensor) else site.x[torch.arange(len(site.x))]
 
 
 def passes(site: Site, augment: Augment = unchanged) -> Iterator[tuple[Tensor, Tensor]]:

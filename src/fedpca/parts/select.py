@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from fedpca.core import Samples, Select, Site
-from fedpca.parts.report import MANY, passes
+from fedpca.parts.report import MANY, passes, whole
 
 
 def everything(site: Site) -> Samples:
     """All samples under the labels in use: the given ones unless the client has corrected them."""
-    return Samples(torch.arange(len(site.y)), site.y)
+    labels = site.y
+    return Samples(all_rows(labels.shape[0]), labels)
+
+
+@lru_cache(maxsize=1024)
+def all_rows(count: int) -> Tensor:
+    """0, 1, 2, …: the same tensor for the same count, so that taking every row can be told from taking some."""
+    return torch.arange(count)
 
 
 def nothing() -> Samples:
@@ -44,24 +52,30 @@ class ConfidentOfTheMislabeled:
         """The samples; their reliability is the mean confidence."""
         if site.order.verdict.group != "mislabeled":
             return everything(site)
-        return self._confident(site, torch.cat([logits for _, logits in passes(site)]))
+        return self._confident(site, *_surest(torch.cat([logits for _, logits in passes(site)])))
 
     def of_many(self, sites: Sequence[Site]) -> list[Samples]:
         """Each client's samples; they share the model, and one pass is made for all that are mislabeled."""
         judged = [site for site in sites if site.order.verdict.group == "mislabeled"]
         if not judged:
             return [everything(site) for site in sites]
-        images = torch.cat([site.x[torch.arange(len(site.y))] for site in judged])
-        logits = torch.cat([judged[0].net(some) for some in torch.split(images, MANY)])
-        parts = iter(torch.split(logits, [len(site.y) for site in judged]))
+        images = torch.cat([whole(site) for site in judged])
+        surest = _surest(torch.cat([judged[0].net(some) for some in torch.split(images, MANY)]))
+        sizes = [site.y.shape[0] for site in judged]
+        parts = zip(*(torch.split(values, sizes) for values in surest), strict=True)
         return [
-            self._confident(site, next(parts)) if site.order.verdict.group == "mislabeled" else everything(site)
+            self._confident(site, *next(parts)) if site.order.verdict.group == "mislabeled" else everything(site)
             for site in sites
         ]
 
-    def _confident(self, site: Site, logits: Tensor) -> Samples:
-        confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
+    def _confident(self, site: Site, confidence: Tensor, predicted: Tensor) -> Samples:
         rows = (confidence > site.order.verdict.threshold).nonzero().flatten()
-        rows = rows if len(rows) >= self.least else rows[:0]
-        reliability = confidence[rows].mean().item() if len(rows) else 1.0
-        return Samples(rows, predicted[rows], reliability)
+        if len(rows) < self.least:
+            return nothing()
+        return Samples(rows, predicted[rows], confidence[rows].mean().item())
+
+
+def _surest(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The probability of the likeliest class (N,), and that class (N,)."""
+    confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
+    return confidence, predicted

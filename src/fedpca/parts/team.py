@@ -10,21 +10,24 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD
+from torch.nn.functional import linear
 
 from fedpca.core import Net, Params, ReportPart, Samples, Site, Train, Update
 from fedpca.params import load
 from fedpca.parts.augment import unblended, unchanged
 from fedpca.parts.combine import unsided
 from fedpca.parts.loss import LogitAdjusted, cross_entropy, log_prior
-from fedpca.parts.report import PerformanceAndCapacity
+from fedpca.parts.report import PerformanceAndCapacity, whole
+from fedpca.parts.select import all_rows
 from fedpca.parts.step import TINY, GapGuided, descend, grown
-from fedpca.parts.train import LocalTraining, nothing
+from fedpca.parts.train import Descent, LocalTraining, nothing
 
 SIZE = 25  # clients at once: enough to spread Python's cost, few enough that a step stays in the cache
+REPORTERS = 100  # clients at once where they only report: they share the weights
 SMALL = 1 << 16  # weights, up to which a team's work is mostly Python: threads would only pass its lock to and fro
 
 
@@ -70,23 +73,32 @@ def _are_all(weights: Tensor, layers: Sequence[nn.Linear]) -> bool:
 
 
 class Stack:
-    """As many copies of a network as there are clients: weights (G, P), their gradient, and the layers as views.
+    """As many copies of a network as there are clients: their weights, gradients (G, P), and the layers as views.
 
     The gradient is written out rather than left to autograd, which would spend more on bookkeeping than on products.
+    Until the first step the copies are one, and so are the products with its weights.
     """
 
     def __init__(self, net: Net, count: int) -> None:
-        self.weights = nn.Parameter(net.weights.detach().repeat(count, 1))
-        self.weights.grad = torch.empty_like(self.weights)
-        layers = layers_of(net)
-        self.layers, self.slopes = (_views(whole, layers) for whole in (self.weights.detach(), self.weights.grad))
+        self.shapes = [layer.weight.shape for layer in layers_of(net)]
+        self.grad = torch.empty(count, len(net.weights))
+        self.slopes = _views(self.grad, self.shapes)
+        self.momentum: Tensor | None = None  # before the first step
+        self.place(net.weights.detach())
+
+    def place(self, weights: Tensor) -> None:
+        """Sets the clients' weights (G, P), or those of all (P,)."""
+        self.weights, self.layers = weights, _views(weights, self.shapes)
 
     def gradient(self, images: Tensor, labels: Tensor, shares: Tensor, shifts: Tensor | None) -> Tensor:
         """Of each client's loss (G, P): cross-entropy of images (G, n, pixels) and labels (G, n), weighed by shares."""
-        assert self.weights.grad is not None
         seen = [images]  # what goes into each layer
         for number, (weight, bias) in enumerate(self.layers, 1):
-            seen.append(torch.baddbmm(bias, seen[-1], weight.transpose(1, 2)))
+            seen.append(
+                linear(seen[-1], weight, bias)
+                if weight.ndim == 2
+                else torch.baddbmm(bias.unsqueeze(1), seen[-1], weight.transpose(1, 2))
+            )
             if number < len(self.layers):
                 seen[-1].relu_()
         logits = seen.pop()
@@ -95,19 +107,32 @@ class Stack:
         for number in reversed(range(len(self.layers))):
             weight_slope, bias_slope = self.slopes[number]
             weight_slope.copy_(back.transpose(1, 2) @ seen[number])
-            bias_slope.copy_(back.sum(dim=1, keepdim=True))
+            torch.sum(back, dim=1, out=bias_slope)
             if number:
-                back = (back @ self.layers[number][0]).mul_(seen[number] > 0)
-        return self.weights.grad
+                back = (back @ self.layers[number][0]).mul_(seen[number].sign())  # of what a ReLU let through: 0 or 1
+        return self.grad
+
+    def descend(self, descent: Descent) -> None:
+        """A step of SGD down the gradient, as PyTorch's: the momentum begins as the first gradient."""
+        if descent.weight_decay:
+            self.grad.add_(self.weights, alpha=descent.weight_decay)
+        if self.momentum is not None:
+            self.momentum.mul_(descent.momentum).add_(self.grad)
+        elif descent.momentum:
+            self.momentum = self.grad.clone()
+        step = self.grad if self.momentum is None else self.momentum
+        if self.weights.ndim == 1:
+            self.place(torch.sub(self.weights, step, alpha=descent.lr))
+        else:
+            self.weights.sub_(step, alpha=descent.lr)
 
 
-def _views(whole: Tensor, layers: Sequence[nn.Linear]) -> list[tuple[Tensor, Tensor]]:
-    """Each layer's weights (G, out, in) and biases (G, 1, out) in the vectors (G, P), in the model's order."""
+def _views(vectors: Tensor, shapes: Sequence[torch.Size]) -> list[tuple[Tensor, Tensor]]:
+    """Each layer's weights (…, out, in) and biases (…, out) in the vectors (…, P), in the model's order."""
     views, at = [], 0
-    for layer in layers:
-        out, into = layer.weight.shape
-        weight = whole[:, at : at + out * into].view(-1, out, into)
-        views.append((weight, whole[:, at + out * into : at + out * (into + 1)].view(-1, 1, out)))
+    for out, into in shapes:
+        weight = vectors[..., at : at + out * into].view(*vectors.shape[:-1], out, into)
+        views.append((weight, vectors[..., at + out * into : at + out * (into + 1)]))
         at += out * (into + 1)
     return views
 
@@ -153,19 +178,23 @@ def _update(training: LocalTraining, net: Net, site: Site, samples: Samples, vec
         return Update(params, size, samples.reliability, training.after(site, params))
 
 
+def _images(site: Site, samples: Samples) -> Tensor:
+    """The images that the samples name, not copied where that is all of them."""
+    return whole(site) if samples.rows is all_rows(len(site.x)) else site.x[samples.rows]
+
+
 def _batches(
     training: LocalTraining, net: Net, sites: Sequence[Site], samples: Sequence[Samples], steps: list[list[Tensor]]
 ) -> Batches:
-    sizes = torch.tensor([own.rows.shape[0] for own in samples])
-    starts = sizes.cumsum(0) - sizes
-    images = torch.cat([site.x[own.rows] for site, own in zip(sites, samples, strict=True)])
+    starts = list(accumulate((own.rows.shape[0] for own in samples), initial=0))[:-1]
+    images = torch.cat([_images(site, own) for site, own in zip(sites, samples, strict=True)])
     labels = torch.cat([own.labels for own in samples])
     rows, shares = [], []
     for step in zip(*steps, strict=True):
-        lengths = torch.tensor([picks.shape[0] for picks in step])
-        rows.append(nn.utils.rnn.pad_sequence(list(step), batch_first=True) + starts[:, None])
-        there = torch.arange(rows[-1].shape[1]) < lengths[:, None]
-        shares.append(there / lengths[:, None])
+        lengths = torch.tensor([[picks.shape[0]] for picks in step])
+        rows.append(nn.utils.rnn.pad_sequence(list(step), batch_first=True) + torch.tensor(starts)[:, None])
+        there = torch.arange(rows[-1].shape[1]) < lengths
+        shares.append(there / lengths)
     shifts, loss = None, unsided(training.loss)
     if isinstance(loss, LogitAdjusted):
         priors = [log_prior(own.labels, net.head.out_features) for own in samples]
@@ -176,24 +205,23 @@ def _batches(
 @torch.no_grad()
 def _trained(training: LocalTraining, net: Net, batches: Batches, site: Site) -> Tensor:
     """The clients' weights (G, P) after their steps."""
-    stack, descent, sharp = Stack(net, len(batches.rows[0])), training.descent, unsided(training.step)
-    optimizer = SGD([stack.weights], descent.lr, descent.momentum, weight_decay=descent.weight_decay, fused=True)
+    stack, sharp = Stack(net, len(batches.rows[0])), unsided(training.step)
     for rows, shares in zip(batches.rows, batches.shares, strict=True):
         slope = partial(stack.gradient, batches.images[rows], batches.labels[rows], shares, batches.shifts)
         if isinstance(sharp, GapGuided):
             _rise(stack, slope, sharp, grown(sharp.radius, sharp.growth, site.order))
         else:
             slope()
-        optimizer.step()
-    return stack.weights.detach()
+        stack.descend(training.descent)
+    return stack.weights
 
 
 def _rise(stack: Stack, slope: Callable[[], Tensor], step: GapGuided, radius: float) -> None:
     """`GapGuided` for all clients at once: leaves each one's direction where the gradient is."""
-    here, plain = stack.weights.clone(), slope().clone()
-    stack.weights.add_(plain * (radius / (plain.norm(dim=1, keepdim=True) + TINY)))
+    here, plain = stack.weights, slope().clone()
+    stack.place(torch.addcmul(here, plain, radius / (plain.norm(dim=1, keepdim=True) + TINY)))
     risen = slope()
-    stack.weights.copy_(here)
+    stack.place(here)
     length = risen.norm(dim=1, keepdim=True)
     along = (plain * risen).sum(dim=1, keepdim=True) / (length * (length + TINY)).clamp_min(TINY**2)
     risen.mul_(1 + step.alpha * along).sub_(plain, alpha=step.alpha)
