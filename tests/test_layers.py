@@ -9,14 +9,14 @@ import fedpca
 
 ROOT = Path(fedpca.__file__).parent
 LAYERS = [
-    {"__init__", "core", "chance", "faults", "catalogue"},
+    {"__init__", "core", "chance", "faults", "catalogue", "files"},
     {"params", "lookup", "pages", "scenario", "models", "scores"},
     {"data", "parts"},
     {"methods", "loop"},
     {"simulate", "deploy.wire"},
-    {"evaluate", "record"},
+    {"evaluate", "features", "record"},
     {"experiment"},
-    {"results", "jobs", "deploy"},
+    {"results", "jobs", "trackers", "deploy"},
     {"console"},
     {"cli"},
     {"__main__"},

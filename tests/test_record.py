@@ -57,19 +57,6 @@ def test_a_broken_checkpoint_is_named(tmp_path):
         record.load_checkpoint(tmp_path)
 
 
-def test_whole_files_or_none(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    record.write_whole(path, "old")
-
-    def dies(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(record.os, "replace", dies)
-    with pytest.raises(KeyboardInterrupt):
-        record.write_whole(path, "new")
-    assert path.read_text() == "old"
-
-
 def test_rounds_after_the_checkpoint_are_cut(tmp_path):
     for number in (1, 2, 3):
         record.append_round(tmp_path, {"round": number})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:  # so that code without tensors, such as results, can use the types below without PyTorch
     from torch import Generator, Tensor, nn
+    from torch import device as Device
 
 ClientId = str
 Group = Literal["common", "rare", "mislabeled"]
@@ -40,7 +41,10 @@ def as_they_are(images: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Net:
-    """A model whose tensors are views into three vectors (see `params.flatten`), one per worker."""
+    """A model whose tensors are views into three vectors (see `params.flatten`), one per worker.
+
+    It alone may be on another device: images go in from the CPU, and what a client says or sends is on the CPU again.
+    """
 
     module: nn.Module
     head: nn.Linear  # the last layer; what goes into it are the features
@@ -49,7 +53,12 @@ class Net:
     counters: Tensor  # (I,)
     draws: bool = False  # whether training passes draw from PyTorch's global generator (dropout)
     lengths: tuple[int, ...] = ()  # see `Params`
-    scale: Callable[[Tensor], Tensor] = as_they_are  # images to what goes into the module
+    scale: Callable[[Tensor], Tensor] = as_they_are  # images to what goes into the module, on its device
+
+    @property
+    def device(self) -> Device:
+        """Where the model is."""
+        return self.weights.device
 
     def __call__(self, x: Tensor) -> Tensor:
         """Logits (N, classes) of images (N, C, H, W)."""

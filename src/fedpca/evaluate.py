@@ -31,7 +31,7 @@ def probabilities(workers: Workers, params: Params, test: Shard) -> Floats:
     def work(net: Net, rows: torch.Tensor) -> torch.Tensor:
         load(net, params)
         net.module.eval()
-        return net(test.x[rows]).double().softmax(dim=1)
+        return net(test.x[rows]).cpu().double().softmax(dim=1)
 
     return torch.cat(list(workers.map(work, torch.split(torch.arange(len(test.y)), BATCH)))).numpy()
 

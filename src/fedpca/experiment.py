@@ -18,9 +18,10 @@ from fedpca.data.datasets import Dataset, load
 from fedpca.data.federation import Federation, federate
 from fedpca.evaluate import evaluate, identification, weight_shares
 from fedpca.faults import RunError
+from fedpca.features import FEATURES, as_file, features_of
 from fedpca.loop import play
 from fedpca.methods import base, compose
-from fedpca.models import build
+from fedpca.models import build, usable
 from fedpca.params import layout_of, params_of
 from fedpca.parts.team import SIZE, SMALL, can_team
 from fedpca.record import Line
@@ -80,12 +81,15 @@ def prepare(
     experiment: Experiment, data_dir: Path | None = None, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Dataset, Federation]:
     """The experiment's data, the same for every cell."""
+    usable(experiment.device)
     dataset = load(experiment.data, data_dir, progress=progress)
     return dataset, federate(experiment, dataset)
 
 
 def default_workers(experiment: Experiment, federation: Federation, jobs: int = 1) -> int:
     """As many as each job has cores, but no more than clients; one for models whose passes draw random numbers."""
+    if experiment.device != "cpu":
+        return 1  # it does many things at a time by itself
     probe = build(experiment.model.name, federation.shape, len(federation.classes), 0)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return 1 if probe.draws else max(1, min(cores // jobs, len(federation.shards)))
@@ -96,6 +100,7 @@ def plan(experiment: Experiment, federation: Federation, jobs: int, workers: int
     net = build(experiment.model.name, federation.shape, len(federation.classes), 0)
     runs = f"{jobs} runs at a time, each with " if jobs > 1 else ""
     threads = f"{workers} worker{'s' * (workers > 1)} of one thread"
+    threads += f", models on {experiment.device}" if experiment.device != "cpu" else ""
     if not can_team(net, base(experiment).train):
         return f"{runs}{threads}, a client at a time each"
     where = f"; small enough for one of the {workers}" if workers > 1 and len(net.weights) <= SMALL else ""
@@ -119,6 +124,9 @@ def run_cell(cell: Cell, dataset: Dataset, federation: Federation, workers: int,
             before = now
             watch(cell, line)
         record.save_final(cell.folder, layout_of(crew.nets[0].module).named(server.params))
+        if most := cell.settings.evaluation.features:
+            seen = features_of(crew, server.params, federation.shards, most, cell.seed)
+            record.write_whole(cell.folder / FEATURES, as_file(seen))
         record.write_json(cell.folder / record.SUMMARY, summary(cell))
         shutil.rmtree(cell.folder / "checkpoint", ignore_errors=True)
 
@@ -126,7 +134,8 @@ def run_cell(cell: Cell, dataset: Dataset, federation: Federation, workers: int,
 @contextmanager
 def _workers(cell: Cell, federation: Federation, count: int) -> Iterator[Workers]:
     model, classes = cell.settings.model, len(federation.classes)
-    crew = Workers([build(model.name, federation.shape, classes, cell.seed, model.weights) for _ in range(count)])
+    place = (federation.shape, classes, cell.seed, model.weights, cell.settings.device)
+    crew = Workers([build(model.name, *place) for _ in range(count)])
     try:
         yield crew
     finally:

@@ -15,7 +15,7 @@ from fedpca.catalogue import MODELS
 from fedpca.chance import seed_of
 from fedpca.core import Net
 from fedpca.faults import UserError
-from fedpca.params import flatten
+from fedpca.params import flatten, moved
 
 Shape = tuple[int, int, int]  # channels, height, width
 Factory = Callable[[Shape, int], nn.Module]
@@ -23,8 +23,11 @@ Factory = Callable[[Shape, int], nn.Module]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def build(name: str, shape: Shape, classes: int, seed: int, weights: Path | None = None) -> Net:
-    """A model of this name with weights drawn for this seed, or taken from a file; uint8 images go straight in."""
+def build(name: str, shape: Shape, classes: int, seed: int, weights: Path | None = None, device: str = "cpu") -> Net:
+    """A model of this name with weights drawn for this seed, or taken from a file; uint8 images go straight in.
+
+    The weights are drawn on the CPU, so that they are the same on every device.
+    """
     factory = FACTORIES.get(name) or _import_factory(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(seed, "model"))
@@ -34,26 +37,39 @@ def build(name: str, shape: Shape, classes: int, seed: int, weights: Path | None
     if weights is not None:
         load_pretrained(module, weights)
     module = module.float().eval()
-    scale = Scaling.for_channels(shape[0])
-    return flatten(module, last_linear(module, classes), draws_in_forward(module, shape), scale)
+    draws = draws_in_forward(module, shape)
+    module = module.to(device)
+    return flatten(module, last_linear(module, classes), draws, Scaling.for_channels(shape[0], device))
+
+
+def usable(device: str) -> str:
+    """The device's name, if this PyTorch finds it on this machine."""
+    kind = torch.device(device).type
+    count = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}[kind]
+    if (torch.device(device).index or 0) >= count:
+        found = f"{count} of that kind" if count else "none of that kind"
+        raise UserError(f'device: there is no {device!r} for PyTorch {torch.__version__} here ({found}); use "cpu"')
+    return device
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Turns uint8 pixels into standardised floats, channels last; floats pass as they are."""
+    """Turns uint8 pixels into standardised floats, channels last, on the device; floats pass as they are."""
 
     factor: Tensor  # (C, 1, 1)
     shift: Tensor  # (C, 1, 1)
 
     @staticmethod
-    def for_channels(channels: int) -> Scaling:
+    def for_channels(channels: int, device: str = "cpu") -> Scaling:
         """ImageNet's mean and deviation for colour, as the compared methods use; 1/2 and 1/4 for anything else."""
         mean, std = (IMAGENET_MEAN, IMAGENET_STD) if channels == 3 else ((0.5,) * channels, (0.25,) * channels)
         spread = torch.tensor(std).view(-1, 1, 1)
-        return Scaling(1 / (255 * spread), -torch.tensor(mean).view(-1, 1, 1) / spread)
+        shift = -torch.tensor(mean).view(-1, 1, 1) / spread
+        return Scaling((1 / (255 * spread)).to(device), shift.to(device))
 
     def __call__(self, images: Tensor) -> Tensor:
         """What goes into the model."""
+        images = moved(images, self.factor.device)
         layout = torch.channels_last if images.ndim == 4 else torch.preserve_format
         if images.dtype != torch.uint8:
             return images.to(torch.float32, memory_format=layout)

@@ -109,8 +109,16 @@ def load(net: Net, params: Params) -> None:
 
 
 def params_of(net: Net) -> Params:
-    """A copy of a model's state."""
-    return Params(net.weights.detach().clone(), net.buffers.clone(), net.counters.clone(), lengths=net.lengths)
+    """A copy of a model's state, on the CPU."""
+    vectors = (net.weights.detach(), net.buffers, net.counters)
+    return Params(*(vector.to("cpu", copy=True) for vector in vectors), lengths=net.lengths)
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on a device; to CUDA through pinned memory, so that nobody waits for the copy."""
+    if tensor.device == device:
+        return tensor
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def vectors_of(params: Params) -> tuple[Tensor, Tensor, Tensor]:
@@ -165,7 +173,8 @@ def _slots(tensors: Iterable[tuple[str, Tensor]]) -> tuple[Slot, ...]:
 
 
 def _filled(slots: tuple[Slot, ...], tensors: Mapping[str, Tensor], dtype: torch.dtype) -> Tensor:
-    vector = torch.empty(sum(prod(slot.shape) for slot in slots), dtype=dtype)
+    device = next(iter(tensors.values())).device if tensors else None
+    vector = torch.empty(sum(prod(slot.shape) for slot in slots), dtype=dtype, device=device)
     for slot in slots:
         slot.view(vector).copy_(tensors[slot.name].detach())
     return vector

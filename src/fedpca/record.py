@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -18,6 +17,8 @@ from torch import Tensor
 
 from fedpca.core import ClientId, Params, Server, Verdict
 from fedpca.faults import RunError
+from fedpca.files import to_disk
+from fedpca.files import write_whole as write_whole  # noqa: PLC0414 (offered here too, for those who write run folders)
 
 Memory = dict[ClientId, dict[str, Tensor]]
 Line = dict[str, Any]  # one round as JSON
@@ -25,22 +26,6 @@ Line = dict[str, Any]  # one round as JSON
 SETTINGS, ROUNDS, ABOUT = "settings.toml", "rounds.jsonl", "about.json"
 VECTORS = ("weights", "buffers", "counters")
 SUMMARY, FINAL, CHECKPOINT = "summary.json", "final.safetensors", "checkpoint/state.safetensors"
-
-
-def write_whole(path: Path, content: bytes | str) -> None:
-    """Writes a file in one step: a reader, or a killed writer, sees the old content or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        _to_disk(file)
-    os.replace(partial, path)
-
-
-def _to_disk(file: IO[Any]) -> None:
-    """Waits until what was written would outlive a power cut."""
-    file.flush()
-    os.fsync(file.fileno())
 
 
 @contextmanager
@@ -62,7 +47,7 @@ def append_round(folder: Path, line: Line) -> None:
     """Adds one round to rounds.jsonl."""
     with (folder / ROUNDS).open("a", encoding="utf-8") as file:
         file.write(json.dumps(line, allow_nan=False) + "\n")
-        _to_disk(file)  # before the checkpoint that counts on it
+        to_disk(file)  # before the checkpoint that counts on it
 
 
 def keep_rounds(folder: Path, rounds: int) -> None:

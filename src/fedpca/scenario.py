@@ -113,6 +113,7 @@ class EvaluationSettings(Settings):
 
     every: Count = 1  # rounds; the last `last_rounds` are always tested
     last_rounds: Count = 5  # over which results are averaged
+    features: Annotated[int, Field(ge=0)] = 0  # images per client whose features are saved at the end; 0: none
 
 
 class Experiment(Settings):
@@ -124,6 +125,7 @@ class Experiment(Settings):
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0, 1, 2)
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0  # share of the clients that take part in a round
     checkpoint_every: Count = 1  # rounds
+    device: Annotated[str, Field(pattern=r"^(cpu|mps|cuda(:\d+)?)$")] = "cpu"  # where models are trained
     data: DataSettings = DataSettings(clients=20)
     rare: RareSettings = RareSettings()
     noise: NoiseSettings = NoiseSettings()

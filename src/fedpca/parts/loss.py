@@ -30,7 +30,7 @@ class LogitAdjusted:
 
     def __call__(self, site: Site, samples: Samples) -> BatchLoss:
         """The loss under the class shares of these samples."""
-        shift = self.tau * log_prior(samples.labels, site.net.head.out_features)
+        shift = self.tau * log_prior(samples.labels, site.net.head.out_features).to(site.net.device)
         return lambda images, logits, labels: F.cross_entropy(logits + shift, labels)
 
 
@@ -80,6 +80,7 @@ class Distilled:
             return self.otherwise(site, samples)
         teacher = copy.deepcopy(site.net.module).eval().requires_grad_(False)
         shift = log_prior(samples.labels, site.net.head.out_features) if self.adjusted else torch.zeros(())
+        shift = shift.to(site.net.device)
         share = self.share(site.order.round - 1)
 
         def total(images: Tensor, logits: Tensor, labels: Tensor) -> Tensor:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedpca.core import Report, ReportPart, Site
+from fedpca.core import Net, Report, ReportPart, Site
+from fedpca.params import moved
 from fedpca.parts.augment import Augment, unchanged
 from fedpca.parts.identify import FLOOR
 from fedpca.parts.step import grown
@@ -52,7 +53,7 @@ class Sharpness:
 def _summed_loss(site: Site, backward: bool = False) -> float:
     total = 0.0
     for rows in torch.split(torch.arange(len(site.y)), BATCH):
-        loss = cross_entropy(site.net(site.x[rows]), site.y[rows], reduction="sum")
+        loss = cross_entropy(site.net(site.x[rows]), moved(site.y[rows], site.net.device), reduction="sum")
         if backward:
             loss.backward()  # type: ignore[no-untyped-call]
         total += loss.item()
@@ -87,7 +88,7 @@ class PerformanceAndCapacity:
     def of_many(self, sites: Sequence[Site]) -> list[Report]:
         """The numbers of clients that share a model, from one pass over the images of all."""
         images = torch.cat([whole(site) for site in sites])
-        seen = [sites[0].net.features(some) for some in torch.split(images, MANY)]
+        seen = [_seen(sites[0].net, some) for some in torch.split(images, MANY)]
         return self._reports(sites, *(torch.cat(parts) for parts in zip(*seen, strict=True)))
 
     def _reports(self, sites: Sequence[Site], features: Tensor, logits: Tensor) -> list[Report]:
@@ -126,7 +127,13 @@ def whole(site: Site) -> Tensor:
 def passes(site: Site, augment: Augment = unchanged) -> Iterator[tuple[Tensor, Tensor]]:
     """Features (n, d) and logits (n, classes) of all the client's images, in large batches."""
     for rows in torch.split(torch.arange(len(site.y)), BATCH):
-        yield site.net.features(augment(site.x[rows], site.rng))
+        yield _seen(site.net, augment(site.x[rows], site.rng))
+
+
+def _seen(net: Net, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Features and logits, on the CPU: what is made of them is small, and in double precision."""
+    features, logits = net.features(images)
+    return features.cpu(), logits.cpu()
 
 
 def dispersion(

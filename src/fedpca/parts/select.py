@@ -60,7 +60,7 @@ class ConfidentOfTheMislabeled:
         if not judged:
             return [everything(site) for site in sites]
         images = torch.cat([whole(site) for site in judged])
-        surest = _surest(torch.cat([judged[0].net(some) for some in torch.split(images, MANY)]))
+        surest = _surest(torch.cat([judged[0].net(some).cpu() for some in torch.split(images, MANY)]))
         sizes = [site.y.shape[0] for site in judged]
         parts = zip(*(torch.split(values, sizes) for values in surest), strict=True)
         return [

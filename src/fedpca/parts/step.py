@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -41,11 +42,12 @@ class GapGuided:
     def __call__(self, site: Site, backward: Backward, optimizer: Optimizer) -> None:
         """Two passes over the batch, one step."""
         net, radius = site.net, grown(self.radius, self.growth, site.order)
-        masks = torch.get_rng_state() if net.draws else None
+        chance = _chance(net.device)
+        masks = chance.get_rng_state() if net.draws else None
         here, plain = net.weights.clone(), gradient(net, backward).clone()
         net.weights.add_(plain, alpha=radius / (plain.norm().item() + TINY))
         if masks is not None:  # the second pass must drop the same units
-            torch.set_rng_state(masks)
+            chance.set_rng_state(masks)
         with _frozen_statistics(net):
             risen = gradient(net, backward)
         net.weights.copy_(here)  # copied, not subtracted: the weights come back to the bit
@@ -53,6 +55,11 @@ class GapGuided:
         along = torch.dot(plain, risen).item() / (length * (length + TINY) or TINY)
         risen.mul_(1 + self.alpha * along).add_(plain, alpha=-self.alpha)  # risen - alpha (plain - along risen)
         optimizer.step()
+
+
+def _chance(device: torch.device) -> ModuleType:
+    """Where the state of a device's global generator, which dropout draws from, is read and set."""
+    return torch if device.type == "cpu" else torch.get_device_module(device)
 
 
 def grown(radius: float, growth: float, order: Order) -> float:

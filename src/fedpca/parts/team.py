@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from fedpca.core import Net, Params, ReportPart, Samples, Site, Train, Update
-from fedpca.params import load
+from fedpca.params import load, moved, params_of
 from fedpca.parts.augment import unblended, unchanged
 from fedpca.parts.combine import unsided
 from fedpca.parts.loss import LogitAdjusted, cross_entropy, log_prior
@@ -81,7 +81,7 @@ class Stack:
 
     def __init__(self, net: Net, count: int) -> None:
         self.shapes = [layer.weight.shape for layer in layers_of(net)]
-        self.grad = torch.empty(count, len(net.weights))
+        self.grad = torch.empty(count, len(net.weights), device=net.device)
         self.slopes = _views(self.grad, self.shapes)
         self.momentum: Tensor | None = None  # before the first step
         self.place(net.weights.detach())
@@ -157,7 +157,7 @@ def train_team(training: LocalTraining, net: Net, sites: Sequence[Site], samples
     vectors: dict[int, Tensor] = {}
     for count, members in alike.items():
         if count == 0:
-            vectors |= {i: net.weights.detach().clone() for i in members}
+            vectors |= {i: net.weights.detach().to("cpu", copy=True) for i in members}
             continue
         some = [samples[i] for i in members]
         batches = _batches(training, net, [sites[i] for i in members], some, [steps[i] for i in members])
@@ -170,9 +170,10 @@ def _update(training: LocalTraining, net: Net, site: Site, samples: Samples, vec
     if size == 0:
         return Update(None, 0)
     if training.after is nothing:
-        return Update(Params(vector, net.buffers, net.counters, lengths=net.lengths), size, samples.reliability)
+        params = Params(vector, net.buffers.cpu(), net.counters.cpu(), lengths=net.lengths)
+        return Update(params, size, samples.reliability)
     # a copy: what a client remembers must not keep its whole team's weights alive
-    params = Params(vector.clone(), net.buffers.clone(), net.counters.clone(), lengths=net.lengths)
+    params = replace(params_of(net), weights=vector.clone())
     load(net, params)
     with torch.no_grad():
         return Update(params, size, samples.reliability, training.after(site, params))
@@ -192,14 +193,14 @@ def _batches(
     rows, shares = [], []
     for step in zip(*steps, strict=True):
         lengths = torch.tensor([[picks.shape[0]] for picks in step])
-        rows.append(nn.utils.rnn.pad_sequence(list(step), batch_first=True) + torch.tensor(starts)[:, None])
-        there = torch.arange(rows[-1].shape[1]) < lengths
-        shares.append(there / lengths)
+        padded = nn.utils.rnn.pad_sequence(list(step), batch_first=True) + torch.tensor(starts)[:, None]
+        rows.append(moved(padded, net.device))
+        shares.append(moved((torch.arange(padded.shape[1]) < lengths) / lengths, net.device))
     shifts, loss = None, unsided(training.loss)
     if isinstance(loss, LogitAdjusted):
         priors = [log_prior(own.labels, net.head.out_features) for own in samples]
-        shifts = loss.tau * torch.stack(priors)[:, None]
-    return Batches(net.scale(images).flatten(1), labels, rows, shares, shifts)
+        shifts = moved(loss.tau * torch.stack(priors)[:, None], net.device)
+    return Batches(net.scale(images).flatten(1), moved(labels, net.device), rows, shares, shifts)
 
 
 @torch.no_grad()
@@ -213,7 +214,7 @@ def _trained(training: LocalTraining, net: Net, batches: Batches, site: Site) ->
         else:
             slope()
         stack.descend(training.descent)
-    return stack.weights
+    return stack.weights.cpu()
 
 
 def _rise(stack: Stack, slope: Callable[[], Tensor], step: GapGuided, radius: float) -> None:

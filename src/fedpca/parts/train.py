@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.optim import SGD, Adam, Optimizer
 
 from fedpca.core import Net, Params, Report, Samples, Site, Update
-from fedpca.params import params_of
+from fedpca.params import moved, params_of
 from fedpca.parts.augment import Augment, Blend, unblended, unchanged
 from fedpca.parts.loss import Loss, cross_entropy
 from fedpca.parts.step import Step, descend
@@ -61,6 +61,7 @@ class LocalTraining:
         for picks in self.batches(len(samples.rows), site.rng):
             images = self.augment(site.x[samples.rows[picks]], site.rng)
             images, labels = self.blend(images, samples.labels[picks], site.net.head.out_features, site.rng)
+            labels = moved(labels, site.net.device)
 
             def backward(images: Tensor = images, labels: Tensor = labels) -> None:
                 loss_of(images, site.net(images), labels).backward()  # type: ignore[no-untyped-call]

@@ -38,8 +38,9 @@ class Run:
         return len(self.rounds) >= self.settings.rounds
 
     def scenario(self) -> str:
-        """What must be equal for two runs to stand in one table: everything but method and seed."""
-        return self.settings.model_copy(update={"methods": ("-",), "seeds": (0,), "method": {}}).model_dump_json()
+        """What must be equal for two runs to stand in one table: everything but method, seed and device."""
+        same = {"methods": ("-",), "seeds": (0,), "method": {}, "device": "cpu"}
+        return self.settings.model_copy(update=same).model_dump_json()
 
     def changed(self) -> dict[str, object]:
         """The method's settings that differ from its defaults; nested ones with dotted names."""

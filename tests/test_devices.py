@@ -1,0 +1,80 @@
+"""What can be known of other devices without one: PyTorch's `meta` device refuses tensors from the CPU, as a GPU does.
+
+It holds no numbers, so nothing here tests values, and what needs a number (`item`, a copy back) cannot be run on it.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fedpca.core import Order, Samples, Site, Verdict
+from fedpca.faults import SettingsError, UserError
+from fedpca.models import build, usable
+from fedpca.params import load, moved, params_of
+from fedpca.parts.augment import CropFlip, Mixup, unblended, unchanged
+from fedpca.parts.loss import Distilled, LogitAdjusted, cross_entropy
+from fedpca.parts.report import whole
+from fedpca.parts.team import Stack
+from fedpca.scenario import check_experiment
+
+SHAPE, CLASSES = (3, 8, 8), 4
+
+
+def site_on(device: str, model: str = "cnn-small") -> Site:
+    net = build(model, SHAPE, CLASSES, 0, device=device)
+    labels = torch.arange(12) % CLASSES
+    images = torch.zeros(12, *SHAPE, dtype=torch.uint8)
+    return Site(net, images, labels, {}, Order(1, 2, Verdict("mislabeled")), torch.Generator())
+
+
+@pytest.mark.parametrize("loss", [cross_entropy, LogitAdjusted(), Distilled(begin=0, end=1)])
+@pytest.mark.parametrize(("augment", "blend"), [(unchanged, unblended), (CropFlip(1), Mixup())])
+def test_a_batch_meets_the_model_on_its_device(loss, augment, blend):
+    site = site_on("meta")
+    load(site.net, params_of(site_on("cpu").net))
+    of_batch = loss(site, Samples(torch.arange(12), site.y))
+    images, labels = blend(augment(site.x, site.rng), site.y, CLASSES, site.rng)
+    logits = site.net(images)
+    value = of_batch(images, logits, moved(labels, site.net.device))
+    value.backward()
+    assert value.device == site.net.weights.grad.device == torch.device("meta")
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn-small", "resnet18"])
+def test_a_model_is_wholly_on_its_device(model):
+    net = site_on("meta", model).net
+    held = [net.weights, net.weights.grad, net.buffers, net.counters, net.scale.factor, net.scale.shift]
+    held += [*net.module.parameters(), *net.module.buffers()]
+    assert {tensor.device.type for tensor in held} == {"meta"}
+
+
+def test_a_team_is_on_the_models_device():
+    site = site_on("meta", "mlp")
+    images = site.net.scale(whole(site)).flatten(1).view(2, 6, -1)
+    labels, shares = (moved(tensor, site.net.device) for tensor in (site.y.view(2, 6), torch.full((2, 6), 1 / 6)))
+    stack = Stack(site.net, 2)
+    assert stack.gradient(images, labels, shares, None).device.type == "meta"
+
+
+def test_weights_are_the_same_wherever_the_model_goes():
+    assert torch.equal(build("mlp", SHAPE, CLASSES, 3).weights, build("mlp", SHAPE, CLASSES, 3, device="cpu").weights)
+
+
+def test_what_is_on_the_device_already_is_not_copied():
+    tensor = torch.zeros(3)
+    assert moved(tensor, torch.device("cpu")) is tensor
+    assert moved(tensor, torch.device("meta")).device.type == "meta"
+
+
+def test_a_device_that_is_not_there_is_refused_by_name():
+    assert usable("cpu") == "cpu"
+    missing = f"cuda:{torch.cuda.device_count()}"
+    with pytest.raises(UserError, match=f"there is no '{missing}' for PyTorch .*; use \"cpu\""):
+        usable(missing)
+
+
+def test_an_unknown_device_is_refused_with_the_settings():
+    assert check_experiment({"device": "cuda:1"}, "file").device == "cuda:1"
+    with pytest.raises(SettingsError, match="device"):
+        check_experiment({"device": "gpu"}, "file")
