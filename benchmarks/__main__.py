@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from benchmarks import cost, memory, speed, workers
+from benchmarks import cost, memory, speed, start, workers
 from benchmarks.table import table
 
 BENCHMARKS = {
@@ -11,6 +11,7 @@ BENCHMARKS = {
     "memory": memory.measure,
     "rules": memory.measure_rules,
     "cost": cost.measure,
+    "start": start.measure,
 }
 NAMES = (*BENCHMARKS, "speed")
 

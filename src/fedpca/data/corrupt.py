@@ -11,7 +11,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from scipy import ndimage
 
 from fedpca.catalogue import Corruption
 from fedpca.faults import DataError
@@ -113,11 +112,15 @@ def _speckle_noise(x: Floats, rng: np.random.Generator, sigma: float) -> Floats:
 
 
 def _gaussian_blur(x: Floats, rng: np.random.Generator, sigma: float) -> Floats:
+    from scipy import ndimage
+
     blurred: Floats = ndimage.gaussian_filter(x, (0, 0, sigma, sigma), mode="nearest", truncate=4)
     return blurred
 
 
 def _defocus_blur(x: Floats, rng: np.random.Generator, radius: float, edge: float) -> Floats:
+    from scipy import ndimage
+
     blurred: Floats = ndimage.correlate(x, _disk(radius, edge)[None, None], mode="mirror")
     return blurred
 
@@ -129,6 +132,8 @@ def _disk(radius: float, edge: float) -> Floats:
     Grid, size of the Gaussian and mirrored borders are the original's. Where the disk touches the grid's border, the
     softened weights do not quite add up to 1; that is the original's, too.
     """
+    from scipy import ndimage
+
     reach, half = (8, 1) if radius <= 8 else (int(radius), 2)
     line = np.arange(-reach, reach + 1)
     disk = (line[:, None] ** 2 + line**2 <= radius**2).astype(np.float64)

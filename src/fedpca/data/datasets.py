@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from http.client import HTTPException
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -91,11 +92,13 @@ def _decoding(settings: DataSettings, has_test: bool) -> dict[str, object]:
 
 
 def _digits() -> Dataset:
-    from sklearn.datasets import load_digits
-
     from fedpca.chance import numbers
 
-    images, labels = load_digits(return_X_y=True)
+    # read from the file that scikit-learn carries: to import the package takes as long as all else before a first round
+    spec = find_spec("sklearn")
+    package = Path(spec.origin if spec and spec.origin else "").parent
+    table = np.loadtxt(package / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+    images, labels = table[:, :-1], table[:, -1]
     pixels = np.rint(images * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
     order = numbers(0, "digits").permutation(len(labels))
     train, test = np.split(order, [round(0.8 * len(labels))])
