@@ -78,6 +78,12 @@ def run(
         bool, typer.Option("--resume", help="Continue what is there; finished runs are left as they are.")
     ] = False,
     data_dir: DataDir = None,
+    log_to: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=WHERE]", help="Also log every round to tensorboard, mlflow or wandb; may be repeated."
+        ),
+    ] = None,
 ) -> None:
     """Run every method and seed of an experiment, then show the table."""
     from fedpca.console import run_all
@@ -86,28 +92,41 @@ def run(
     lists = [f"methods={json.dumps(method)}"] * bool(method) + [f"seeds={json.dumps(seed)}"] * bool(seed)
     settings = read_experiment(_settings_file(experiment), [*(change or []), *lists])
     again = "the same command with --resume"
-    run_all(settings, out or Path("runs") / settings.name, jobs, workers, resume, data_dir, again)
+    run_all(settings, out or Path("runs") / settings.name, jobs, workers, resume, data_dir, again, log_to or ())
 
 
 @app.command()
 def results(
     folders: Annotated[list[Path], typer.Argument(metavar="RUNS…", help="Run folders, or folders of them.")],
-    csv: Annotated[Path | None, typer.Option(help="Also write the table to this CSV file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write one page to look at, in this HTML file.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Draw the figures into this folder, as PNG and PDF.")] = None,
+    at: Annotated[
+        int | None, typer.Option("--round", min=1, help="Round of the figure of the plane.  [default: the last]")
+    ] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the tables to this Markdown file.")] = None,
+    latex: Annotated[Path | None, typer.Option(help="Write the tables to this LaTeX file, for \\input.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write all numbers to this CSV file, in full precision.")] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="Show the paper's numbers of the same setting too.")] = False,
+    paper_of: Annotated[
+        str | None, typer.Option(metavar="DATASET", help="The paper's numbers for another dataset, such as cifar10.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the tables.")] = False,
 ) -> None:
-    """Show the table of results; also while runs go on."""
-    from fedpca.console import show
+    """Show the tables of results, and write them, figures and a page; also while runs go on."""
+    from fedpca.console import show, write_results
     from fedpca.results import table
+    from fedpca.results.paper import with_published
     from fedpca.results.runs import find_runs
 
     runs = find_runs(folders)
     tables = table.tabulate(runs)
-    if csv is not None:
-        csv.write_text(table.as_csv(tables), encoding="utf-8")
+    if paper or paper_of:
+        tables = with_published(tables, paper_of)
+    write_results(runs, tables, html=html, figures=figures, at=at, markdown=markdown, latex=latex, csv=csv)
     if as_json:
         print(json.dumps(table.as_json(tables), indent=2))
     else:
-        show(runs)
+        show(tables)
 
 
 @app.command("list")

@@ -16,19 +16,31 @@ if TYPE_CHECKING:
     from fedpca.experiment import Cell
     from fedpca.record import Line
     from fedpca.results.runs import Run
+    from fedpca.results.table import Results
     from fedpca.scenario import Experiment
+    from fedpca.trackers import Tracker
 
 err = Console(stderr=True)
 
 
 def run_all(
-    experiment: Experiment, out: Path, jobs: int, workers: int | None, resume: bool, data_dir: Path | None, again: str
+    experiment: Experiment,
+    out: Path,
+    jobs: int,
+    workers: int | None,
+    resume: bool,
+    data_dir: Path | None,
+    again: str,
+    log_to: Sequence[str] = (),
 ) -> None:
     """Runs every cell that is not finished, with a progress bar, then shows the table."""
     from fedpca import experiment as engine
     from fedpca.jobs import CrashError
     from fedpca.results.runs import find_runs
+    from fedpca.results.table import tabulate
+    from fedpca.trackers import choose
 
+    trackers = choose(log_to, out, experiment.name)
     cells = engine.cells(experiment, out)
     for cell in cells:
         engine.check_folder(cell, resume)
@@ -36,21 +48,29 @@ def run_all(
     if finished := len(cells) - len(todo):
         err.print(f"{finished} of {len(cells)} runs were finished before, in {out}", markup=False)
     try:
-        _play(experiment, todo, jobs, workers, data_dir)
+        _play(experiment, todo, jobs, workers, data_dir, trackers)
     except KeyboardInterrupt:
         err.print(f"stopped; {again} goes on from the last checkpoint in {out}", markup=False)
         raise typer.Exit(130) from None
     except CrashError as crash:
         print(crash, end="", file=sys.stderr)
         raise typer.Exit(1) from None
-    show(find_runs([out]))
+    show(tabulate(find_runs([out])))
     err.print(f"files: {out}", markup=False)
 
 
-def _play(experiment: Experiment, todo: Sequence[Cell], jobs: int, workers: int | None, data_dir: Path | None) -> None:
+def _play(
+    experiment: Experiment,
+    todo: Sequence[Cell],
+    jobs: int,
+    workers: int | None,
+    data_dir: Path | None,
+    trackers: Sequence[Tracker],
+) -> None:
     """Prepares the data and runs the cells, one after another or in several processes."""
     from fedpca import experiment as engine
     from fedpca.jobs import run_cells
+    from fedpca.trackers import tracking
 
     if not todo:
         return
@@ -63,7 +83,12 @@ def _play(experiment: Experiment, todo: Sequence[Cell], jobs: int, workers: int 
     count = workers or engine.default_workers(experiment, federation, jobs)
     how = engine.plan(experiment, federation, jobs, count)
     err.print(f"{len(federation.shards)} clients; {how}", markup=False, soft_wrap=True)
-    with _Progress(todo) as watch:
+    with tracking(trackers, todo, _tell) as log, _Progress(todo) as show_round:
+
+        def watch(cell: Cell, line: Line) -> None:
+            show_round(cell, line)
+            log(cell, line)
+
         if jobs > 1:
             del dataset, federation  # decoded and found good; every process makes its own
             run_cells(experiment, todo, jobs, count, data_dir, watch)
@@ -72,15 +97,41 @@ def _play(experiment: Experiment, todo: Sequence[Cell], jobs: int, workers: int 
             engine.run_cell(cell, dataset, federation, count, watch)
 
 
-def show(runs: Sequence[Run]) -> None:
+def show(tables: Sequence[Results]) -> None:
     """Prints the results and who was found mislabeled; as wide as needed where the output is not a terminal."""
-    from fedpca.results import found, table
+    from fedpca.results import formats, layout
 
     console = Console() if sys.stdout.isatty() else Console(width=140)
-    for results in table.tabulate(runs):
-        console.print(table.as_rich(results, console.width))
-    for identification in found.identifications(runs):
-        console.print(found.as_rich(identification))
+    for sheet in layout.for_terminal(tables):
+        console.print(formats.as_rich(sheet, console.width))
+
+
+def write_results(
+    runs: Sequence[Run],
+    tables: Sequence[Results],
+    *,
+    html: Path | None,
+    figures: Path | None,
+    at: int | None,
+    markdown: Path | None,
+    latex: Path | None,
+    csv: Path | None,
+) -> None:
+    """Writes what was asked for, and says of figures which could not be drawn."""
+    from fedpca.files import write_whole
+    from fedpca.results import formats, layout, table
+
+    if figures is not None:
+        from fedpca.results.figures import write_figures
+
+        for drawn in write_figures(runs, figures, at):
+            err.print(drawn.line(), markup=False, soft_wrap=True)
+    if csv is not None:
+        write_whole(csv, table.as_csv(tables))
+    if markdown is not None:
+        write_whole(markdown, formats.as_markdown(layout.for_pages(tables)))
+    if latex is not None:
+        write_whole(latex, formats.as_latex(layout.for_pages(tables)))
 
 
 class _Progress:
@@ -128,6 +179,10 @@ class _Progress:
             err.print(f"{name}: nobody's answer can be used; the model stays as it is (a smaller lr?)", markup=False)
         if not err.is_terminal and line["round"] == cell.settings.rounds:
             err.print(f"{name}: {scores}", markup=False)
+
+
+def _tell(message: str) -> None:
+    err.print(message, markup=False, soft_wrap=True)
 
 
 def _scores(line: Line) -> str:

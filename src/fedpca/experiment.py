@@ -117,12 +117,11 @@ def run_cell(cell: Cell, dataset: Dataset, federation: Federation, workers: int,
         before = time.perf_counter()
         for server in play(clients.method, clients, start, cell.settings.rounds):
             line = _line(cell, server, federation, crew)
-            now = time.perf_counter()
-            record.append_round(cell.folder, {**line, "seconds": round(now - before, 4)})
+            record.append_round(cell.folder, {**line, "seconds": round(time.perf_counter() - before, 4)})
             if server.round % cell.settings.checkpoint_every == 0:
                 record.save_checkpoint(cell.folder, server, clients.memory)
-            before = now
             watch(cell, line)
+            before = time.perf_counter()
         record.save_final(cell.folder, layout_of(crew.nets[0].module).named(server.params))
         if most := cell.settings.evaluation.features:
             seen = features_of(crew, server.params, federation.shards, most, cell.seed)

@@ -32,7 +32,7 @@ def features_of(
         shard = shards[client]
         rows = torch.randperm(len(shard.y), generator=stream(seed, "features", client))[:most].sort().values
         seen = [net.features(shard.x[some]) for some in torch.split(rows, BATCH)]
-        features, logits = (torch.cat(parts) for parts in zip(*seen, strict=True))
+        features, logits = (torch.cat(parts).cpu() for parts in zip(*seen, strict=True))
         return features.flatten(1), shard.y[rows], logits.argmax(dim=1)
 
     found = list(workers.map(work, shards))

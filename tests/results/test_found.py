@@ -1,47 +1,49 @@
-import io
-import json
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from fedpca.results.found import as_rich, identifications
+from fedpca.results.found import found
 from fedpca.results.runs import find_runs
-from fedpca.scenario import check_experiment, write_experiment
-
-
-def write_run(folder: Path, seed: int, groups: list[str], f1: float, rare_accused: int = 0):
-    settings = check_experiment({"name": "made", "rounds": 11, "seeds": [seed], "methods": ["fedpca-d"]}, "made")
-    folder.mkdir(parents=True)
-    (folder / "settings.toml").write_text(write_experiment(settings.cell("fedpca-d", seed)))
-    about = {"dataset": "digits", "clients": {"id": ["0", "1", "10"]}, "rare": ["10"], "mislabeled": ["1"]}
-    (folder / "about.json").write_text(json.dumps(about))
-    named = {"f1": f1, "precision": 1, "recall": 1, "accused_common": 0, "accused_rare": rare_accused}
-    line = {
-        "round": 1,
-        "groups": {"common": {"acc": 0.5, "auc": 0.5}},
-        "clients": {"id": ["0", "1", "10"], "group": groups},
-        "identification": named if groups else None,
-        "weights": None,
-    }
-    (folder / "rounds.jsonl").write_text(json.dumps(line) + "\n")
+from tests.results.test_table import write_run
 
 
 def test_accusations_over_seeds(tmp_path: Path):
-    write_run(tmp_path / "a", 0, ["common", "mislabeled", "rare"], f1=1.0)
-    write_run(tmp_path / "b", 1, ["common", "mislabeled", "mislabeled"], f1=0.5, rare_accused=1)
-    (table,) = identifications(find_runs([tmp_path]))
-    (row,) = table.rows
-    assert table.mislabeled == ("1",)
-    assert row.accused == {"1": 2, "10": 1}
-    assert (row.f1, row.accused_rare, row.accused_common) == pytest.approx((0.75, 0.5, 0))
-    console = Console(width=140, file=io.StringIO())
-    console.print(as_rich(table))
-    shown = console.file.getvalue()
-    assert "truly: 1)" in shown
-    assert "1, 10 (1)" in shown
+    write_run(tmp_path / "a", 0, groups=["common", "mislabeled", "rare"])
+    write_run(tmp_path / "b", 1, groups=["common", "mislabeled", "mislabeled"])
+    text = (tmp_path / "b/rounds.jsonl").read_text()
+    (tmp_path / "b/rounds.jsonl").write_text(text.replace('"recall": 0.5', '"recall": 0.7'))
+    told = found(find_runs([tmp_path]))
+    assert told.accused == {"1": 2, "10": 1}
+    assert (told.precision, told.recall, told.f1) == pytest.approx((1, 0.6, 2 / 3))
+    assert (told.accused_common, told.accused_rare, told.seeds) == (0, 1, 2)
 
 
-def test_methods_without_groups_have_no_table(tmp_path: Path):
-    write_run(tmp_path / "a", 0, [], f1=0)
-    assert identifications(find_runs([tmp_path])) == []
+def test_only_the_last_rounds_count(tmp_path: Path):
+    write_run(tmp_path / "a", 0, [(0.9, 0.8)] * 7, groups=["common", "mislabeled", "rare"])
+    lines = (tmp_path / "a/rounds.jsonl").read_text().splitlines(keepends=True)
+    lines[:2] = [line.replace('"recall": 0.5', '"recall": 0.0') for line in lines[:2]]
+    (tmp_path / "a/rounds.jsonl").write_text("".join(lines))
+    assert found(find_runs([tmp_path])).recall == pytest.approx(0.5)
+
+
+def test_methods_without_groups_find_nobody_and_say_nothing(tmp_path: Path):
+    write_run(tmp_path / "a")
+    assert found(find_runs([tmp_path])) is None
+
+
+def test_a_seed_in_its_warm_up_does_not_count_yet(tmp_path: Path):
+    write_run(tmp_path / "a", 0, groups=["common", "mislabeled", "rare"])
+    write_run(tmp_path / "b", 1, groups=[None, None, None])
+    assert found(find_runs([tmp_path])).seeds == 1
+
+
+def test_without_the_truth_there_are_names_but_no_scores(tmp_path: Path):
+    write_run(
+        tmp_path / "a",
+        groups=["common", "mislabeled", "rare"],
+        about={"dataset": "own", "clients": {"id": list("abc")}},
+    )
+    path = tmp_path / "a/rounds.jsonl"
+    path.write_text(path.read_text().replace('"identification": {', '"identification": null, "other": {'))
+    told = found(find_runs([tmp_path]))
+    assert (told.accused, told.f1, told.accused_rare) == ({"1": 1}, None, None)

@@ -38,8 +38,9 @@ class Run:
         return len(self.rounds) >= self.settings.rounds
 
     def scenario(self) -> str:
-        """What must be equal for two runs to stand in one table: everything but method, seed and device."""
-        same = {"methods": ("-",), "seeds": (0,), "method": {}, "device": "cpu"}
+        """What must be equal for two runs to stand in one table: all but method, seed, device and saved features."""
+        evaluation = self.settings.evaluation.model_copy(update={"features": 0})
+        same = {"methods": ("-",), "seeds": (0,), "method": {}, "device": "cpu", "evaluation": evaluation}
         return self.settings.model_copy(update=same).model_dump_json()
 
     def changed(self) -> dict[str, object]:

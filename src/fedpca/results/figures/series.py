@@ -1,0 +1,122 @@
+"""Runs side by side: by method, as means over seeds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpca.catalogue import METHODS
+from fedpca.lookup import entry, parse
+from fedpca.results.runs import Run
+from fedpca.scores import Headline, Spread, headline, spread
+
+Floats = NDArray[np.float64]
+Line = dict[str, Any]  # one round of rounds.jsonl
+Methods = Mapping[str, Sequence[Run]]  # the runs of each method, by its name and changed settings
+
+DROPPING = "with FedPCA's dropping (X+d)"  # a family of methods
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A quantity over rounds: mean over the seeds that have it, and population deviation."""
+
+    rounds: Floats
+    mean: Floats
+    std: Floats
+
+    def late(self) -> list[float]:
+        """The edges of the band in the second half of its rounds."""
+        half = len(self.rounds) // 2
+        return [*(self.mean - self.std)[half:].tolist(), *(self.mean + self.std)[half:].tolist()]
+
+
+def by_method(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The seeds of each method, methods in the catalogue's order."""
+    found: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: (*_rank(run), run.seed)):
+        found.setdefault(run.label(), []).append(run)
+    return found
+
+
+def _rank(run: Run) -> tuple[int, list[str | float]]:
+    """The catalogue's order, then that of the settings, numbers by their size."""
+    parts = re.split(r"(\d+\.?\d*)", run.label())  # text, number, text, number, …
+    return [*METHODS, run.method].index(run.method), [float(p) if i % 2 else p for i, p in enumerate(parts)]
+
+
+def over_rounds(runs: Sequence[Run], value: Callable[[Sequence[Line]], Spread | None]) -> Curve:
+    """The value of each round's lines of all seeds, where it has one."""
+    lines: dict[int, list[Line]] = {}
+    for run in runs:
+        for line in run.rounds:
+            lines.setdefault(line["round"], []).append(line)
+    found = [(number, known) for number in sorted(lines) if (known := value(lines[number])) is not None]
+    columns = np.array([(number, known.mean, known.std) for number, known in found], dtype=np.float64).reshape(-1, 3)
+    return Curve(*columns.T)
+
+
+def accuracy(lines: Sequence[Line], which: str) -> Spread | None:
+    """Worst or average accuracy of one round in percent, as the tables define them; None if it was not tested."""
+    tested = [line["groups"] for line in lines if line.get("groups")]
+    if not tested:
+        return None
+    found: Spread = getattr(headline({g: [100 * groups[g]["acc"] for groups in tested] for g in tested[0]}), which)
+    return found
+
+
+def final(runs: Sequence[Run]) -> Headline:
+    """Worst and average accuracy in percent over seeds, of each seed the mean over its last tested rounds."""
+    last = [run.last("acc") for run in runs]
+    return headline({group: [100 * fmean(values[group]) for values in last] for group in last[0]})
+
+
+def weight(lines: Sequence[Line], group: str) -> Spread | None:
+    """What the clients of a group weigh together; None for rules without weights."""
+    known = [line["weights"][group] for line in lines if line.get("weights")]
+    return spread(known) if known else None
+
+
+def family(method: str) -> str:
+    """What a method stands with in the figures."""
+    category = entry(method).category
+    if parse(method).drops:
+        return DROPPING
+    return {"ours": "FedPCA", "outside": "from other packages"}.get(category, category)
+
+
+def truth(run: Run) -> dict[str, str] | None:
+    """What each client truly is; None where nobody knows, as in a real federation."""
+    if run.about.get("rare") is None or run.about.get("mislabeled") is None:
+        return None
+    rare, wrong = set(run.about["rare"]), set(run.about["mislabeled"])
+    names = {(True, True): "rare and mislabeled", (True, False): "rare", (False, True): "mislabeled"}
+    return {c: names.get((c in rare, c in wrong), "common") for c in run.about["clients"]["id"]}
+
+
+def scenario(runs: Sequence[Run]) -> str:
+    """What the runs work on, in one sentence."""
+    about, settings = runs[0].about, runs[0].settings
+    text = f"{settings.name}: {about['dataset']}, {len(about['clients']['id'])} clients"
+    if about.get("rare"):
+        text += f", {len(about['rare'])} rare"
+    if about.get("mislabeled"):
+        text += f", {len(about['mislabeled'])} mislabeled ({settings.noise.labels:.0%} of their labels)"
+    return f"{text}, {settings.rounds} rounds."
+
+
+def seeds(methods: Methods, shown: str = "line and band") -> str:
+    """What line and band are, over how many seeds, and whether all have come to their end."""
+    counts = sorted({len(own) for own in methods.values()})
+    number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    text = f"{shown[0].upper()}{shown[1:]}: mean ± standard deviation over {number} seeds."
+    if counts == [1]:
+        text = "One seed."
+    unfinished = ", ".join(label for label, own in methods.items() if not all(run.is_done for run in own))
+    return text + (f" Under way, so over fewer seeds or rounds: {unfinished}." if unfinished else "")

@@ -1,0 +1,92 @@
+"""The effect of one setting of a method: runs that differ in nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from fedpca.lookup import parse
+from fedpca.results.figures import series, style
+from fedpca.results.figures.lines import draw_rows
+from fedpca.results.figures.style import Look
+from fedpca.results.runs import Run
+
+Sweep = dict[float, list[Run]]  # the seeds of each value
+WHICH = {"worst accuracy (%)": "worst", "average accuracy (%)": "average"}
+
+
+def draw_q(runs: Sequence[Run]) -> Figure | None:
+    """The effect of q, the strength of fairness."""
+    return draw_setting(runs, "q", "q")
+
+
+def draw_warmup(runs: Sequence[Run]) -> Figure | None:
+    """The effect of the rounds before anybody is judged."""
+    return draw_setting(runs, "warmup", "rounds of warm-up")
+
+
+@style.styled
+def draw_setting(runs: Sequence[Run], key: str, name: str) -> Figure | None:
+    """Worst and average accuracy over the values of one setting, for each method that has at least two."""
+    found = sweeps(runs, key)
+    if not found:
+        return None
+    values = {
+        column: {label: [getattr(series.final(own), which) for own in sweep.values()] for label, sweep in found.items()}
+        for column, which in WHICH.items()
+    }
+
+    def plot(axes: Axes, column: str, label: str, look: Look) -> None:
+        axes.errorbar(
+            list(found[label]),
+            [value.mean for value in values[column][label]],
+            [value.std for value in values[column][label]],
+            label=label,
+            color=look.colour,
+            linestyle=look.line,
+            marker=look.marker,
+            capsize=2,
+            elinewidth=0.8,
+        )
+
+    methods = [(label, next(iter(sweep.values()))[0].method) for label, sweep in found.items()]
+    figure, grid = draw_rows(methods, list(WHICH), name, plot)
+    _scale(grid, sorted({value for sweep in found.values() for value in sweep}))
+    edges = [[v.mean + side * v.std for own in by.values() for v in own for side in (-1, 1)] for by in values.values()]
+    cut = style.NOT_FROM_ZERO if style.limit_accuracy(grid, edges) else ""
+    seeds = {f"{label}, {name} {value:g}": own for label, sweep in found.items() for value, own in sweep.items()}
+    style.note(figure, series.scenario(runs), style.LAST, series.seeds(seeds, "points and bars"), cut)
+    return figure
+
+
+def sweeps(runs: Sequence[Run], key: str) -> dict[str, Sweep]:
+    """The tested runs of each method by the value of a setting, values ascending; other settings are the same."""
+    found: dict[str, Sweep] = {}
+    for run in runs:
+        for table in parse(run.method).tables():
+            value = getattr(run.settings.settings_of(table), key, None)
+            if value is not None and run.last("acc"):
+                found.setdefault(_rest(run, table, key), {}).setdefault(float(value), []).append(run)
+    return {name: dict(sorted(own.items())) for name, own in found.items() if len(own) > 1}
+
+
+def _rest(run: Run, table: str, key: str) -> str:
+    """The run's label without this setting."""
+    name = key if table == run.method else f"{table}.{key}"
+    others = ", ".join(f"{other}={value}" for other, value in run.changed().items() if other != name)
+    varied = f", {name}" if table != run.method else ""
+    return run.method + varied + (f" ({others})" if others else "")
+
+
+def _scale(grid: Sequence[Sequence[Axes]], values: Sequence[float]) -> None:
+    """A tick at each value; logarithmic where they span a factor of ten or more, linear up to the least above 0."""
+    above = [value for value in values if value > 0]
+    for axes in (axes for row in grid for axes in row):
+        if above[-1] >= 10 * above[0]:
+            axes.set_xscale("symlog", linthresh=above[0], linscale=0.5)
+        axes.xaxis.set_major_locator(FixedLocator(values))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

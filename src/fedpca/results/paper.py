@@ -1,0 +1,311 @@
+"""The paper's published figures beside ours, as far as the facts file has them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isclose, isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from fedpca.catalogue import Count, Settings, Share
+from fedpca.faults import SettingsError, nearest
+from fedpca.results.table import SCORES, Results, Row
+from fedpca.scores import Spread
+
+if TYPE_CHECKING:
+    from fedpca.scenario import Experiment
+
+FACTS = Path(__file__).with_name("paper.toml")
+ABSENT = "the paper's figure is not in the facts file"
+
+Study = Literal["iid", "non-iid label", "non-iid input", "uniform noise"]
+Percent = Annotated[float, Field(ge=0, le=100)]
+
+
+class Scores(Settings):
+    """What the paper prints for one method in one setting; named as in our tables."""
+
+    worst_acc: Percent | None = None
+    average_acc: Percent | None = None
+    std_acc: Percent | None = None
+    worst_auc: Percent | None = None
+    average_auc: Percent | None = None
+    std_auc: Percent | None = None
+    w_r_times_not_w_m: Share | None = None
+
+    def printed(self) -> dict[str, float]:
+        """The figures that are at hand."""
+        return self.model_dump(exclude_none=True)
+
+
+class Printed(Settings):
+    """One setting of one of the paper's tables; without methods its figures are not at hand."""
+
+    dataset: str
+    rho: Share
+    eta: Share
+    methods: dict[str, Scores] = Field(default_factory=dict)
+
+
+class PaperTable(Settings):
+    """One table of the paper."""
+
+    title: str
+    study: Study
+    cells: tuple[Printed, ...]
+
+
+class PaperDataset(Settings):
+    """What makes a run the paper's setting, and which of our metrics the paper's ACC is."""
+
+    title: str
+    names: tuple[str, ...]
+    clients: Count
+    rare: Share
+    rounds: Count
+    accuracy: Literal["acc", "bacc"]
+
+
+class Facts(Settings):
+    """The facts file."""
+
+    source: str
+    methods: dict[str, str]  # our name: the paper's
+    datasets: dict[str, PaperDataset]
+    tables: dict[str, PaperTable]
+
+    def figures(self) -> Iterator[tuple[tuple[Study, str, float, float, str, str], float]]:
+        """Every published figure with its place: study, dataset, rho, eta, method and score."""
+        for table in self.tables.values():
+            for cell in table.cells:
+                for method, scores in cell.methods.items():
+                    for score, value in scores.printed().items():
+                        yield (table.study, cell.dataset, cell.rho, cell.eta, method, score), value
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Facts:
+        for cell in (cell for table in self.tables.values() for cell in table.cells):
+            if cell.dataset not in self.datasets:
+                raise ValueError(f"{cell.dataset!r} is not in [datasets]{nearest(cell.dataset, self.datasets)}")
+            if strangers := cell.methods.keys() - self.methods.keys():
+                name = min(strangers)
+                raise ValueError(f"{name!r} is not in [methods]{nearest(name, self.methods)}")
+        return self
+
+    @model_validator(mode="after")
+    def _tables_agree(self) -> Facts:
+        said: dict[tuple[object, ...], float] = {}
+        for place, value in self.figures():
+            if said.setdefault(place, value) != value:
+                listed = ", ".join(map(str, place))
+                raise ValueError(f"two tables contradict each other: {listed} is {said[place]} and {value}")
+        return self
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One score of one method."""
+
+    ours: float
+    paper: float
+
+
+@dataclass(frozen=True)
+class Order:
+    """How far the order of methods agrees in one score; tau-b is None for fewer than three, and where all are equal."""
+
+    score: str
+    methods: int
+    tau: float | None
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the paper has for one of our tables."""
+
+    setting: str | None  # of the paper; None: there is none to compare with, and the remarks say why
+    pairs: Mapping[str, Mapping[str, Pair]] = field(default_factory=dict)  # row: score: both figures
+    orders: tuple[Order, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def read_facts(path: Path = FACTS) -> Facts:
+    """The facts file, checked."""
+    try:
+        return Facts.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValidationError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"the facts file {path} cannot be used: {error}") from None
+
+
+def with_published(tables: Sequence[Results], dataset: str | None = None) -> list[Results]:
+    """The tables with the paper's figures: of their own dataset, or of the one that is named."""
+    facts = read_facts()
+    key = None if dataset is None else _asked(dataset, facts)
+    return [replace(results, published=_published(results, key, facts)) for results in tables]
+
+
+def study_of(settings: Experiment) -> Study | None:
+    """Which of the paper's studies the settings belong to; None if it has none like them."""
+    if settings.noise.kind != "symmetric" or settings.data.split not in ("iid", "dirichlet"):
+        return None
+    departures: dict[Study, bool] = {
+        "non-iid label": settings.data.split == "dirichlet",
+        "non-iid input": settings.rare.clean > 0,
+        "uniform noise": settings.noise.where != "common",
+    }
+    found = [study for study, is_so in departures.items() if is_so] or ["iid"]
+    return found[0] if len(found) == 1 else None
+
+
+def _asked(name: str, facts: Facts) -> str:
+    """The paper's dataset of that name."""
+    if (key := _dataset(name, facts)) is None:
+        known = [name for dataset in facts.datasets.values() for name in dataset.names]
+        raise SettingsError(f"--paper-of {name}: the paper has no such dataset{nearest(name, known)}")
+    return key
+
+
+def _dataset(name: str, facts: Facts) -> str | None:
+    """Which of the paper's datasets a name means, in any spelling such as ISIC_2019; None if none."""
+    plain = _plain(name)
+    return next((key for key, dataset in facts.datasets.items() if plain in map(_plain, (key, *dataset.names))), None)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.lower())
+
+
+def _published(results: Results, asked: str | None, facts: Facts) -> Published:
+    """What the paper has for one table; if nothing can be compared, why not."""
+    key = asked or _dataset(results.dataset, facts)
+    if key is None:
+        return _nothing(
+            f"The paper has no table for {results.dataset}. Name one of its datasets ({', '.join(facts.datasets)}) to "
+            "compare with its setting of the same ρ and η, such as --paper-of cifar10."
+        )
+    dataset, study = facts.datasets[key], study_of(results.settings)
+    differences = _differences(results, dataset)
+    listed = ", ".join(differences.values())
+    if asked is None and differences.keys() - {"rounds"}:
+        return _nothing(f"The paper's setting is another: {listed}. --paper-of {key} compares with it all the same.")
+    cells = _cells(results, key, study, facts)
+    if not cells:
+        return _nothing(f"The paper has no such setting of {dataset.title}. {_settings_of(key, facts)}")
+    setting = f"{dataset.title}, {'' if study == 'iid' else f'{study}, '}ρ = {cells[0].rho}, η = {cells[0].eta}"
+    printed = _printed(cells, dataset.accuracy)
+    pairs = _pairs(results.rows, printed)
+    remarks = [f"The paper's setting is another: {listed}."] if listed else []
+    remarks += _gaps(results.rows, printed, dataset, facts)
+    return Published(setting, pairs, _orders(results.rows, pairs), tuple(remarks))
+
+
+def _nothing(reason: str) -> Published:
+    return Published(None, remarks=(reason,))
+
+
+def _differences(results: Results, dataset: PaperDataset) -> dict[str, str]:
+    """What the paper has, and what these runs have instead."""
+    data, rare, rounds = results.settings.data, results.settings.rare.share, results.settings.rounds
+    differs = {}
+    if _plain(results.dataset) not in map(_plain, dataset.names):
+        differs["dataset"] = f"{dataset.title} (here {results.dataset})"
+    elif data.train_images is not None or data.test_images is not None:
+        differs["images"] = f"all images of {dataset.title} (here a part of them)"
+    if results.clients != dataset.clients:
+        differs["clients"] = f"{dataset.clients} clients (here {results.clients})"
+    if not isclose(rare, dataset.rare):
+        differs["rare"] = f"{dataset.rare:.0%} of them rare (here {rare:.0%})"
+    if rounds != dataset.rounds:
+        differs["rounds"] = f"{dataset.rounds} rounds (here {rounds})"
+    return differs
+
+
+def _cells(results: Results, dataset: str, study: Study | None, facts: Facts) -> list[Printed]:
+    """What all of the paper's tables have for one setting."""
+    noise = results.settings.noise
+    return [
+        cell
+        for table in facts.tables.values()
+        for cell in table.cells
+        if (table.study, cell.dataset) == (study, dataset)
+        and isclose(cell.rho, noise.clients)
+        and isclose(cell.eta, noise.labels)
+    ]
+
+
+def _settings_of(dataset: str, facts: Facts) -> str:
+    """Which settings of a dataset the paper has, study by study."""
+    pairs: dict[str, dict[str, None]] = {}
+    for table in facts.tables.values():
+        own = {f"({cell.rho}, {cell.eta})": None for cell in table.cells if cell.dataset == dataset}
+        if own:
+            pairs.setdefault(table.study, {}).update(own)
+    return "It has (ρ, η): " + "; ".join(f"{study} {', '.join(own)}" for study, own in pairs.items()) + "."
+
+
+def _printed(cells: Sequence[Printed], accuracy: str) -> dict[str, dict[str, float]]:
+    """The paper's figures by method and score; its ACC is filed under the metric that it is."""
+    printed: dict[str, dict[str, float]] = {}
+    for cell in cells:
+        for method, scores in cell.methods.items():
+            own = {name.replace("acc", accuracy): value for name, value in scores.printed().items()}
+            printed.setdefault(method, {}).update(own)
+    return printed
+
+
+def _pairs(rows: Sequence[Row], printed: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, Pair]]:
+    """Both figures of every row and score that has both."""
+    pairs: dict[str, dict[str, Pair]] = {}
+    for row in rows:
+        for score, paper in printed.get(row.name, {}).items():
+            if (ours := _mean(row, score)) is not None:
+                pairs.setdefault(row.method, {})[score] = Pair(ours, paper)
+    return pairs
+
+
+def _mean(row: Row, score: str) -> float | None:
+    value = SCORES[score].of(row)
+    return value.mean if isinstance(value, Spread) else value
+
+
+def _orders(rows: Sequence[Row], pairs: Mapping[str, Mapping[str, Pair]]) -> tuple[Order, ...]:
+    """Kendall's tau-b of each score over the methods in both; of a method with several rows the first counts."""
+    first = {row.name: pairs[row.method] for row in reversed(rows) if row.method in pairs}
+    both = {score: [own[score] for own in first.values() if score in own] for score in SCORES}
+    return tuple(Order(score, len(own), _tau_b(own)) for score, own in both.items() if own)
+
+
+def _tau_b(pairs: Sequence[Pair]) -> float | None:
+    from scipy.stats import kendalltau
+
+    if len(pairs) < 3:
+        return None
+    tau = float(kendalltau([pair.ours for pair in pairs], [pair.paper for pair in pairs]).statistic)
+    return None if isnan(tau) else tau
+
+
+def _gaps(
+    rows: Sequence[Row], printed: Mapping[str, Mapping[str, float]], dataset: PaperDataset, facts: Facts
+) -> Iterator[str]:
+    """What cannot be compared, and why."""
+    scores = [score.replace("acc", dataset.accuracy) for score in Scores.model_fields]
+    nowhere = [SCORES[score].head for score in scores if not any(score in printed.get(row.name, ()) for row in rows)]
+    if nowhere:
+        yield f"For all of these methods {ABSENT}: {', '.join(nowhere)}."
+    without = [row.method for row in rows if row.name in facts.methods and row.name not in printed]
+    if without and len(nowhere) < len(scores):
+        yield f"For these methods {ABSENT}: {', '.join(without)}."
+    others = [row.method for row in rows if row.name not in facts.methods]
+    if others:
+        yield f"Not among the paper's methods: {', '.join(others)}."
+    several = [name for name, n in Counter(row.name for row in rows if row.name in printed).items() if n > 1]
+    if several:
+        yield f"In the order of methods the first row counts of {', '.join(several)}."
+    if dataset.accuracy == "bacc":
+        yield "The paper's ACC is taken for balanced accuracy."

@@ -1,0 +1,246 @@
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from fedpca.faults import SettingsError
+from fedpca.results.layout import for_pages, for_terminal
+from fedpca.results.paper import FACTS, Published, read_facts, study_of, with_published
+from fedpca.results.table import as_csv, as_json
+from fedpca.scenario import check_experiment
+from tests.results.test_table import ABOUT, tables_of, write_run
+
+NOISE = {"clients": 0.2, "labels": 1.0}
+SHARES = {"rare": 0.1, "mislabeled": 0.2}
+
+
+def published(folder: Path, dataset: str | None = None) -> Published:
+    (results,) = with_published(tables_of(folder), dataset)
+    return results.published
+
+
+def write_cifar(folder: Path, clients: int = 50, rounds: int = 500, rare: float = 0.1, **more: object):
+    """A run as in the paper's first setting, but for what is given."""
+    about = {**ABOUT, "dataset": "cifar10", "clients": {"id": ["0", "1", "10"] + ["x"] * (clients - 3)}}
+    given = {"noise": NOISE, "rare": {"share": rare}, "shares": SHARES, "about": about, "rounds": rounds, **more}
+    write_run(folder, **given)
+
+
+def test_the_facts_have_the_published_figures():
+    figures = dict(read_facts().figures())
+    first = ("iid", "cifar10", 0.2, 1.0)
+    assert figures[*first, "fedavg", "worst_acc"] == 63.99
+    assert figures[*first, "fedism+d", "worst_acc"] == 81.74
+    assert figures["iid", "cifar10", 0.6, 0.5, "fedpca-d", "w_r_times_not_w_m"] == 0.5258
+    assert figures["iid", "isic-2019", 0.1, 1.0, "fedga+fedcorr", "w_r_times_not_w_m"] == 0.031
+
+
+@pytest.mark.parametrize(
+    ("dataset", "rho", "eta", "method", "clean"),
+    [
+        ("cifar10", 0.2, 1.0, "fedavg", 85.87),
+        ("cifar10", 0.2, 1.0, "fedism", 87.85),
+        ("cifar10", 0.2, 1.0, "fedpca-d", 90.12),
+        ("cifar10", 0.2, 1.0, "fedpca-hs", 89.77),
+        ("cifar10", 0.6, 0.5, "fedavg", 84.05),
+        ("cifar10", 0.6, 0.5, "fedpca-d", 86.88),
+        ("rsna-ich", 0.1, 1.0, "fedavg", 84.55),
+        ("rsna-ich", 0.1, 1.0, "fedpca-d", 85.83),
+        ("isic-2019", 0.1, 1.0, "fedavg", 67.81),
+        ("isic-2019", 0.1, 1.0, "fedpca-d", 63.86),
+    ],
+)
+def test_the_accuracy_of_the_common_group_follows(dataset: str, rho: float, eta: float, method: str, clean: float):
+    figures = dict(read_facts().figures())
+    average, worst = (figures["iid", dataset, rho, eta, method, score] for score in ("average_acc", "worst_acc"))
+    assert 2 * average - worst == pytest.approx(clean, abs=0.001)
+
+
+@pytest.mark.parametrize(("dataset", "rare"), [("cifar10", 0.1), ("rsna-ich", 0.2)])
+def test_fedavg_weighs_everybody_alike(dataset: str, rare: float):
+    own = {
+        place: v
+        for place, v in read_facts().figures()
+        if place[1] == dataset and place[4:] == ("fedavg", "w_r_times_not_w_m")
+    }
+    assert len(own) == 3
+    for (_, _, rho, *_), value in own.items():
+        assert value == pytest.approx(rare * (1 - rho))
+
+
+def test_there_is_a_place_for_every_table():
+    tables = read_facts().tables
+    assert {name: len(table.cells) for name, table in tables.items()} == {
+        "main": 7,
+        "ablation": 1,
+        "combined": 1,
+        "std": 7,
+        "weights": 7,
+        "non-iid-label": 3,
+        "non-iid-input": 3,
+        "uniform-noise": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("worst_acc = 63.99", "worst_acc = 163.99", "less than or equal to 100"),
+        ("worst_acc = 63.99", "worse_acc = 63.99", "worse_acc"),
+        (
+            "fedce = { worst_acc = 59.80 }",
+            "fedde = { worst_acc = 59.80 }",
+            "'fedde' is not in .methods. .did you mean 'fedce'",
+        ),
+        ('dataset = "cifar10"', 'dataset = "cifar11"', "'cifar11' is not in .datasets."),
+        ("fedga = { worst_acc = 58.51 }", "fedga = { worst_acc = 58.52 }", "fedga, worst_acc is 58.52 and 58.51"),
+        ("[methods]", "[methods", "cannot be used"),
+    ],
+)
+def test_a_wrong_facts_file_is_refused(tmp_path: Path, old: str, new: str, message: str):
+    (tmp_path / "facts.toml").write_text(FACTS.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(SettingsError, match=message):
+        read_facts(tmp_path / "facts.toml")
+
+
+def test_a_run_as_in_the_paper_is_compared_with_its_own_setting(tmp_path: Path):
+    write_cifar(tmp_path / "a", values=[(0.9, 0.65)])
+    told = published(tmp_path)
+    assert told.setting == "CIFAR-10, ρ = 0.2, η = 1.0"
+    pair = told.pairs["fedavg"]["worst_acc"]
+    assert (pair.ours, pair.paper) == pytest.approx((65, 63.99))
+    assert told.pairs["fedavg"]["w_r_times_not_w_m"].paper == 0.08
+    assert not any("another" in remark for remark in told.remarks)
+
+
+@pytest.mark.parametrize(
+    ("changed", "difference"),
+    [
+        ({"clients": 20}, "50 clients (here 20)"),
+        ({"rare": 0.3}, "10% of them rare (here 30%)"),
+        ({"data": {"dataset": "cifar10", "clients": 50, "train_images": 500}}, "all images of CIFAR-10"),
+    ],
+)
+def test_a_smaller_federation_is_compared_only_if_asked(tmp_path: Path, changed: dict, difference: str):
+    write_cifar(tmp_path / "a", **changed)
+    told = published(tmp_path)
+    assert not told.pairs
+    assert difference in told.remarks[0]
+    assert "--paper-of cifar10" in told.remarks[0]
+    assert difference in published(tmp_path, "cifar10").remarks[0]
+    assert published(tmp_path, "CIFAR-10").pairs
+
+
+def test_fewer_rounds_are_compared_and_mentioned(tmp_path: Path):
+    write_cifar(tmp_path / "a", rounds=100)
+    told = published(tmp_path)
+    assert told.pairs
+    assert told.remarks[0] == "The paper's setting is another: 500 rounds (here 100)."
+
+
+def test_other_data_are_compared_only_if_asked(tmp_path: Path):
+    write_run(tmp_path / "a", noise=NOISE)
+    assert "no table for digits" in published(tmp_path).remarks[0]
+    assert published(tmp_path, "cifar10").pairs["fedavg"]["worst_acc"].paper == 63.99
+    with pytest.raises(SettingsError, match=r"--paper-of cifar100: .* no such dataset \(did you mean 'cifar10'"):
+        published(tmp_path, "cifar100")
+
+
+def test_settings_that_the_paper_does_not_have(tmp_path: Path):
+    write_run(tmp_path / "a", noise={"clients": 0.3, "labels": 1.0})
+    told = published(tmp_path, "ich")
+    assert told.setting is None
+    assert told.remarks[0].endswith(
+        "no such setting of RSNA ICH. It has (ρ, η): iid (0.1, 1.0), (0.2, 0.8), (0.4, 0.6)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("tables", "study"),
+    [
+        ({}, "iid"),
+        ({"data": {"clients": 4, "split": "dirichlet"}}, "non-iid label"),
+        ({"rare": {"share": 0.1, "clean": 0.4}}, "non-iid input"),
+        ({"noise": {**NOISE, "where": "anywhere"}}, "uniform noise"),
+        ({"noise": {**NOISE, "kind": "pair"}}, None),
+        ({"data": {"split": "sizes", "sizes": [3, 4]}}, None),
+        ({"data": {"clients": 4, "split": "dirichlet"}, "noise": {**NOISE, "where": "anywhere"}}, None),
+    ],
+)
+def test_which_study_settings_belong_to(tables: dict, study: str | None):
+    assert study_of(check_experiment({"name": "made", **tables}, "made")) == study
+
+
+def test_a_figure_that_is_not_at_hand_is_said_to_be_missing(tmp_path: Path):
+    write_run(tmp_path / "a", noise={**NOISE, "where": "anywhere"})
+    told = published(tmp_path, "cifar10")
+    assert told.setting == "CIFAR-10, uniform noise, ρ = 0.2, η = 1.0"
+    assert any("the paper's figure is not in the facts file: worst ACC" in remark for remark in told.remarks)
+    *_, sheet = for_pages(with_published(tables_of(tmp_path), "cifar10"))
+    assert not sheet.lines
+    assert "the paper's figure is not in the facts file" in " ".join(sheet.notes)
+
+
+def test_the_order_of_methods(tmp_path: Path):
+    """By the paper FedCE < FedAvg < q-FedAvg < FedPCA (D) in worst ACC; here the first two are swapped."""
+    for method, worst in (("fedavg", 0.5), ("fedce", 0.6), ("qfedavg", 0.7), ("fedpca-d", 0.8), ("qffl", 0.1)):
+        write_run(tmp_path / method, method=method, values=[(0.9, worst)], noise=NOISE)
+    told = published(tmp_path, "cifar10")
+    orders = {order.score: (order.methods, order.tau) for order in told.orders}
+    assert orders["worst_acc"] == (4, pytest.approx((5 - 1) / 6))  # of six pairs five agree
+    assert orders["average_acc"] == (2, None)
+    assert "Not among the paper's methods: qffl." in told.remarks
+    sheet = next(
+        s for s in for_terminal(with_published(tables_of(tmp_path), "cifar10")) if s.title.startswith("Beside")
+    )
+    assert "worst ACC 0.67 (4 methods)" in sheet.notes[0]
+    assert sheet.notes[1].startswith("Fewer than 3 methods in both, so no order to compare: average ACC (2)")
+
+
+def test_ties_count_as_tau_b_has_them(tmp_path: Path):
+    """Two of three methods are equal here: (2 - 0) / sqrt(2 x 3)."""
+    for method, worst in (("fedce", 0.5), ("fedavg", 0.5), ("qfedavg", 0.7)):
+        write_run(tmp_path / method, method=method, values=[(0.9, worst)], noise=NOISE)
+    (order,) = [order for order in published(tmp_path, "cifar10").orders if order.score == "worst_acc"]
+    assert order.tau == pytest.approx(2 / 6**0.5)
+
+
+def test_no_order_where_all_are_equal(tmp_path: Path):
+    for method in ("fedce", "fedavg", "qfedavg"):
+        write_run(tmp_path / method, method=method, noise=NOISE)
+    sheets = for_terminal(with_published(tables_of(tmp_path), "cifar10"))
+    assert "All methods the same on one side, so no order to compare: worst ACC." in sheets[1].notes
+
+
+def test_of_a_method_under_two_settings_the_first_row_counts(tmp_path: Path):
+    """By the paper FedAvg < FedISM < FedPCA (D); the second row of FedPCA (D) would be below both."""
+    for method, worst in (("fedavg", 0.5), ("fedism", 0.6)):
+        write_run(tmp_path / method, method=method, values=[(0.9, worst)], noise=NOISE)
+    for q, worst in ((1.0, 0.7), (3.0, 0.1)):
+        own = {"method": "fedpca-d", "settings": {"fedpca-d": {"q": q}}}
+        write_run(tmp_path / f"q{q}", values=[(0.9, worst)], noise=NOISE, **own)
+    told = published(tmp_path, "cifar10")
+    assert list(told.pairs) == ["fedavg", "fedism", "fedpca-d", "fedpca-d (q=3.0)"]
+    assert {(order.methods, order.tau) for order in told.orders if order.score == "worst_acc"} == {(3, 1.0)}
+    assert "In the order of methods the first row counts of fedpca-d." in told.remarks
+
+
+def test_the_accuracy_of_isic_is_balanced(tmp_path: Path):
+    write_run(tmp_path / "a", noise={"clients": 0.1, "labels": 1.0}, values=[(0.9, 0.6)])
+    told = published(tmp_path, "isic_2019")
+    assert told.pairs["fedavg"]["worst_bacc"].ours == pytest.approx(30)  # the made rounds have bacc = acc / 2
+    assert told.pairs["fedavg"]["worst_bacc"].paper == 37.79
+    assert "worst_acc" not in told.pairs["fedavg"]
+
+
+def test_csv_and_json_have_the_papers_figures(tmp_path: Path):
+    write_run(tmp_path / "a", noise=NOISE, shares=SHARES)
+    write_run(tmp_path / "b", noise=NOISE, method="rfa")
+    tables = with_published(tables_of(tmp_path), "cifar10")
+    first, second = csv.DictReader(io.StringIO(as_csv(tables)))
+    assert (first["paper_worst_acc"], first["paper_w_r_times_not_w_m"]) == ("63.99", "0.08")
+    assert second["paper_worst_acc"] == ""
+    (table,) = json.loads(json.dumps(as_json(tables)))
+    assert table["published"]["pairs"]["fedavg"]["average_auc"]["paper"] == 96.71
