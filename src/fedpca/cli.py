@@ -129,6 +129,17 @@ def results(
         show(tables)
 
 
+@app.command()
+def watch(
+    folder: Annotated[Path, typer.Argument(metavar="RUNS", help="A run folder, or a folder of them.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 8765,
+) -> None:
+    """Show the page of runs that are under way, live in a browser of this machine; ends with the runs."""
+    from fedpca.console import watch_runs
+
+    watch_runs(folder, port)
+
+
 @app.command("list")
 def list_(
     what: Annotated[Literal["methods", "datasets", "models", "experiments"], typer.Argument(help="What to list.")],

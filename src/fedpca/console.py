@@ -120,7 +120,10 @@ def write_results(
     """Writes what was asked for, and says of figures which could not be drawn."""
     from fedpca.files import write_whole
     from fedpca.results import formats, layout, table
+    from fedpca.results.page import write_page
 
+    if html is not None:
+        write_whole(html, write_page(runs))
     if figures is not None:
         from fedpca.results.figures import write_figures
 
@@ -179,6 +182,16 @@ class _Progress:
             err.print(f"{name}: nobody's answer can be used; the model stays as it is (a smaller lr?)", markup=False)
         if not err.is_terminal and line["round"] == cell.settings.rounds:
             err.print(f"{name}: {scores}", markup=False)
+
+
+def watch_runs(folder: Path, port: int) -> None:
+    """Serves the page of runs under way until they end, or until Ctrl-C."""
+    from fedpca.results.watch import serve
+
+    try:
+        serve(folder, port, _tell)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
 
 
 def _tell(message: str) -> None:

@@ -1,0 +1,191 @@
+"use strict";
+// The table of clients: sorted, filtered, with the history of the selected one.
+
+const collator = new Intl.Collator("en", { numeric: true });
+const HISTORIES = [
+  ["loss", "Loss"],
+  ["dispersion", "Dispersion"],
+  ["suspicion", "Suspicion"],
+  ["weight", "Weight, %"],
+];
+
+// The table's columns for a run: head, value to sort by, and text to show; `mark` draws a kind before the text.
+function sheetColumns(run) {
+  const last = run.columns.round.length - 1;
+  const known = ({ value }) => run.clients.some((_, client) => value(client) !== null);
+  const of = (name) => (client) => run.columns[name][last]?.[client] ?? null;
+  const suspicion = of("suspicion");
+  const margin = (client) =>
+    suspicion(client) === null || run.threshold === null ? null : suspicion(client) - run.threshold;
+  const figure = (head, value, digits) => ({
+    head,
+    value,
+    text: (client) => number(value(client), digits),
+    figure: true,
+  });
+  const kind = (head, letter, mark) => ({
+    head,
+    value: (client) => "mbrc-".indexOf(letter(client)),
+    text: (client) => KINDS[letter(client)],
+    letter,
+    mark,
+  });
+  const columns = [
+    { head: "Client", value: (client) => run.clients[client], text: (client) => run.clients[client] },
+    kind("Judged", (client) => of("group")(client) ?? "-", "mark"),
+    figure("Since round", (client) => run.since[client], 0),
+    figure("Suspicion", suspicion, 2),
+    { head: "Margin", value: margin, text: (client) => signed(margin(client)), figure: true },
+    figure("Weight, %", of("weight"), 2),
+    figure("Loss", of("loss"), 3),
+    figure("Dispersion", of("dispersion"), 3),
+    ...(run.sizes ? [figure("Images", (client) => run.sizes[client], 0)] : []),
+    ...(run.wrong ? [figure("Wrong labels", (client) => run.wrong[client], 0)] : []),
+    ...(run.truth ? [kind("Truly", (client) => run.truth[client], "truth")] : []),
+  ];
+  return columns.filter(known);
+}
+
+function signed(value) {
+  return value === null ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+}
+
+class Sheet {
+  constructor(section, onSelect) {
+    this.table = section.querySelector("#sheet");
+    this.head = this.table.tHead.rows[0];
+    this.body = this.table.tBodies[0];
+    this.name = section.querySelector("#name");
+    this.group = section.querySelector("#group");
+    this.count = section.querySelector("#count");
+    this.note = section.querySelector("#sheet-note");
+    this.onSelect = onSelect;
+    this.by = { head: "Judged", down: false };
+    for (const letter of "mrc-") element(this.group, "option", { value: letter }, KINDS[letter]);
+    section.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
+    this.name.addEventListener("input", () => this.filter());
+    this.group.addEventListener("change", () => this.filter());
+  }
+
+  // Rows for a run's clients as of its last round; the keyboard stays where it was.
+  fill(run) {
+    const held = document.activeElement;
+    const inHead = [...this.head.cells].indexOf(held.closest("th"));
+    const inBody = held.closest("#sheet tbody tr")?.dataset.client;
+    this.run = run;
+    this.columns = sheetColumns(run);
+    if (!this.columns.some(({ head }) => head === this.by.head)) this.by = { head: "Judged", down: false };
+    this.head.replaceChildren();
+    for (const { head, figure } of this.columns) {
+      const cell = element(this.head, "th", { scope: "col", ...(figure && { class: "figure" }) });
+      element(cell, "button", { type: "button" }, head).addEventListener("click", () => this.sortBy(head));
+    }
+    this.rows = run.clients.map((_, client) => this.row(client));
+    this.note.textContent = this.words();
+    this.sort();
+    this.filter();
+    if (inHead >= 0) this.head.cells[inHead]?.firstChild.focus();
+    if (inBody !== undefined) this.rows[inBody]?.querySelector("button").focus();
+  }
+
+  words() {
+    const { columns, label, threshold } = this.run;
+    const last = `After round ${columns.round.at(-1)}: what each client reported last and how it is judged.`;
+    if (!columns.group.some(Boolean)) return `${last} ${label} judges nobody.`;
+    if (threshold === null) return `${last} Margins are not known: ${label} has no threshold on suspicion.`;
+    if (!columns.suspicion.some(Boolean)) return `${last} Margins are not known: the run does not record suspicion.`;
+    return `${last} The margin is the suspicion less the threshold of ${threshold}; from 0 on a client is mislabeled.`;
+  }
+
+  row(client) {
+    const row = document.createElement("tr");
+    row.dataset.client = client;
+    const name = element(row, "th", { scope: "row" });
+    const button = element(name, "button", { type: "button" }, this.run.clients[client]);
+    button.addEventListener("click", () => this.onSelect(client === view.selected ? null : client));
+    for (const { text, figure, letter, mark } of this.columns.slice(1)) {
+      const cell = element(row, "td", figure ? { class: "figure" } : {});
+      if (mark) {
+        const small = element(cell, "svg", { width: 16, height: 14, viewBox: "-8 -7 16 14", "aria-hidden": "true" });
+        element(small, "path", { class: mark, "data-kind": letter(client), d: outline(letter(client), 5) });
+      }
+      cell.append(text(client));
+    }
+    return row;
+  }
+
+  sortBy(head) {
+    this.by = { head, down: this.by.head === head && !this.by.down };
+    this.sort();
+    this.place();
+  }
+
+  // Missing values come last whichever way the others are sorted; equal ones in the order of names.
+  sort() {
+    const { value } = this.columns.find(({ head }) => head === this.by.head);
+    const sign = this.by.down ? -1 : 1;
+    const compare = (a, b) => (typeof a === "string" ? collator.compare(a, b) : a - b);
+    const order = this.rows.map((row) => Number(row.dataset.client)).sort((a, b) => {
+      const [one, two] = [value(a), value(b)];
+      if (one === null || two === null) return (one === null) - (two === null) || a - b;
+      return sign * compare(one, two) || collator.compare(this.run.clients[a], this.run.clients[b]);
+    });
+    const byClient = new Map(this.rows.map((row) => [Number(row.dataset.client), row]));
+    this.body.replaceChildren(...order.map((client) => byClient.get(client)));
+    for (const cell of this.head.cells) {
+      const way = this.by.down ? "descending" : "ascending";
+      cell.setAttribute("aria-sort", cell.textContent === this.by.head ? way : "none");
+    }
+  }
+
+  filter() {
+    const part = this.name.value.trim().toLowerCase();
+    const last = this.run.columns.group.at(-1);
+    let shown = 0;
+    for (const row of this.rows) {
+      const client = Number(row.dataset.client);
+      const fits = this.run.clients[client].toLowerCase().includes(part);
+      row.hidden = !fits || (this.group.value !== "" && (last?.[client] ?? "-") !== this.group.value);
+      shown += !row.hidden;
+    }
+    this.count.textContent = `${shown} of ${this.rows.length} shown`;
+    this.place();
+  }
+
+  // Opens the history of the selected client below its row, and closes any other.
+  place() {
+    this.body.querySelector(".history")?.remove();
+    for (const row of this.rows) {
+      const open = Number(row.dataset.client) === view.selected;
+      row.classList.toggle("selected", open);
+      row.querySelector("button").setAttribute("aria-expanded", open);
+      if (open && !row.hidden) this.openHistory(row);
+    }
+  }
+
+  openHistory(row) {
+    const client = Number(row.dataset.client);
+    const opened = document.createElement("tr");
+    opened.className = "history";
+    row.after(opened);
+    const cell = element(opened, "td", { colspan: this.columns.length });
+    const inside = element(cell, "div");
+    element(inside, "p", {}, `Client ${this.run.clients[client]}, ${judgedOver(this.run, client)}.`);
+    for (const [name, title] of HISTORIES) drawHistory(inside, this.run, client, name, title);
+  }
+}
+
+// How a client was judged from round to round, in words: stretches of equal judgement.
+function judgedOver(run, client) {
+  const { round, group } = run.columns;
+  const stretches = [];
+  round.forEach((number, i) => {
+    const kind = group[i]?.[client] ?? "-";
+    if (stretches.at(-1)?.kind === kind) stretches.at(-1).end = number;
+    else stretches.push({ kind, start: number, end: number });
+  });
+  const rounds = (start, end) => (start === end ? `round ${start}` : `rounds ${start} to ${end}`);
+  const words = ({ kind, start, end }) => `${KINDS[kind]} in ${rounds(start, end)}`;
+  const shown = stretches.slice(-6).map(words).join(", ");
+  return stretches.length > 6 ? `judgement changed ${stretches.length - 1} times, at last: ${shown}` : shown;
+}

@@ -1,0 +1,195 @@
+"""Results as one HTML file: everything in it, nothing fetched, readable without scripts but for the drawings."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from string import Template
+
+from fedpca import __version__
+from fedpca.catalogue import METHODS
+from fedpca.results.layout import Cell, Sheet, overview
+from fedpca.results.page_data import key, run_data
+from fedpca.results.runs import Run, by_scenario
+from fedpca.results.summary import Note, comparison, headline, notes
+from fedpca.results.table import tabulate
+from fedpca.results.words import counted
+from fedpca.scenario import write_experiment
+
+FEW = 8  # methods up to which a table needs no headings inside
+SCRIPTS = ("draw.js", "charts.js", "plane.js", "sheet.js", "page.js")
+
+
+def write_page(runs: Sequence[Run], live: bool = False) -> str:
+    """The whole page; `live` adds what asks a local server for new rounds."""
+    runs = in_order(runs)
+    style = asset("page.css")
+    script = "\n".join(map(asset, (*SCRIPTS, "live.js") if live else SCRIPTS))
+    return Template(asset("page.html")).substitute(
+        policy=policy(style, script, live),
+        style=style,
+        script=script,
+        title=escape(_title(runs)),
+        scene=escape(_scene(runs)),
+        not_live="" if live else " hidden",
+        **parts(runs),
+        settings="".join(_settings(run, i, hidden=i != first(runs)) for i, run in enumerate(runs)),
+        version=escape(__version__),
+        data=_embedded(runs),
+    )
+
+
+def waiting_page(folder: Path) -> str:
+    """What is shown until there is a round to show; it reloads itself."""
+    style = asset("page.css")
+    return Template(asset("waiting.html")).substitute(
+        policy=policy(style, "", live=False), style=style, folder=escape(str(folder))
+    )
+
+
+def asset(name: str) -> str:
+    """A file of the page."""
+    return files("fedpca.results").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def policy(style: str, script: str, live: bool) -> str:
+    """What the browser may load: this very style and script, by their hashes, and nothing from any network."""
+    hashes = [f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in (style, script)]
+    asking = "; connect-src 'self'" if live else ""
+    return (
+        f"default-src 'none'; style-src {hashes[0]}; script-src {hashes[1]}; img-src data:{asking}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def in_order(runs: Sequence[Run]) -> list[Run]:
+    """Scenario by scenario, methods in the catalogue's order, seeds rising."""
+    return [
+        run
+        for members in by_scenario(runs)
+        for run in sorted(members, key=lambda run: ([*METHODS, run.method].index(run.method), run.label(), run.seed))
+    ]
+
+
+def first(runs: Sequence[Run]) -> int:
+    """The run that is shown first: one under way, else one with judged clients on the plane, else the first."""
+    going = [i for i, run in enumerate(runs) if not run.is_done]
+    judging = [
+        i
+        for i, run in enumerate(runs)
+        if all(run.rounds[-1]["clients"].get(name) for name in ("loss", "dispersion", "group"))
+    ]
+    return [*going, *judging, 0][0]
+
+
+def parts(runs: Sequence[Run]) -> dict[str, str]:
+    """What changes while runs go on, as HTML: the summary of each run, and the tables."""
+    tested = [run for run in runs if run.last("acc")]
+    tables = tabulate(tested)
+    seeds = Counter((run.scenario(), run.label()) for run in runs)
+    shown = first(runs)
+    summaries = [_summary(run, seeds[run.scenario(), run.label()], i, hidden=i != shown) for i, run in enumerate(runs)]
+    across = [comparison(table.rows, own) for table, own in zip(tables, by_scenario(tested), strict=True)]
+    return {
+        "summaries": "".join(summaries) + "".join(f'<dl class="notes across">{_notes(n)}</dl>' for n in across if n),
+        "tables": "".join(_table(overview(table)) for table in tables) or "<p>No round has been tested.</p>",
+    }
+
+
+def _embedded(runs: Sequence[Run]) -> str:
+    """The data for the script; `<` is written so that no text in it can end its element."""
+    scenarios = by_scenario(runs)
+    number = {id(run): i for i, members in enumerate(scenarios) for run in members}
+    content = {
+        "runs": [run_data(run, number[id(run)]) for run in runs],
+        "scenarios": [_scene(members) for members in scenarios],
+        "first": first(runs),
+        "key": key(runs),
+    }
+    return json.dumps(content, separators=(",", ":"), allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
+
+
+def _title(runs: Sequence[Run]) -> str:
+    return ", ".join(dict.fromkeys(run.settings.name for run in runs))
+
+
+def _scene(runs: Sequence[Run]) -> str:
+    """What the runs work on, in one line."""
+    run = runs[0]
+    methods, seeds = {run.label() for run in runs}, {run.seed for run in runs}
+    truth = [f"{len(run.about[kind])} {kind}" for kind in ("rare", "mislabeled") if run.about.get(kind)]
+    clients = counted(len(run.about["clients"]["id"]), "client")
+    among = f" ({', '.join(truth)})" if truth else ""
+    played = (
+        f"{counted(run.settings.rounds, 'round')}, {counted(len(methods), 'method')}, {counted(len(seeds), 'seed')}"
+    )
+    return f"{run.about['dataset']}, {clients}{among}, {played}"
+
+
+def _summary(run: Run, seeds: int, number: int, hidden: bool) -> str:
+    return (
+        f'<div data-run="{number}"{" hidden" * hidden}>'
+        f'<p class="note">{escape(run.label())}, seed {run.seed}, after round {run.rounds[-1]["round"]}</p>'
+        f'<p class="lead">{escape(headline(run))}</p>'
+        f'<dl class="notes">{_notes(notes(run, seeds))}</dl></div>'
+    )
+
+
+def _notes(found: Sequence[Note]) -> str:
+    return "".join(f"<div><dt>{escape(note.head)}</dt><dd>{_unbroken(note.text)}</dd></div>" for note in found)
+
+
+def _unbroken(text: str) -> str:
+    """The text as HTML, percent signs and deviations kept with their numbers."""
+    return escape(text).replace(" %", "&nbsp;%").replace(" ± ", "&nbsp;±&nbsp;")
+
+
+def _table(sheet: Sheet) -> str:
+    heads = "".join(f'<th scope="col" class="figure">{escape(column.head)}</th>' for column in sheet.columns)
+    title = escape(sheet.title)
+    return (
+        f'<p class="note">{title}</p><div class="scroll" role="region" aria-label="{title}" tabindex="0">'
+        f'<table aria-label="{title}"><thead><tr><th scope="col">method</th>{heads}</tr></thead>'
+        f'{_rows(sheet)}</table></div><p class="note">{escape(" ".join(sheet.notes))}</p>'
+    )
+
+
+def _rows(sheet: Sheet) -> str:
+    """The lines; a long table has the methods' families as headings."""
+    bodies = []
+    for category, lines in groupby(sheet.lines, key=lambda line: line.category if len(sheet.lines) > FEW else ""):
+        head = f'<tr><th scope="rowgroup" colspan="{1 + len(sheet.columns)}">{escape(category)}</th></tr>'
+        rows = [
+            f'<tr><th scope="row">{escape(line.method)}{"*" * line.unfinished}</th>'
+            + "".join(_cell(cell, column.digits or 0) for cell, column in zip(line.cells, sheet.columns, strict=True))
+            + "</tr>"
+            for line in lines
+        ]
+        bodies.append(f"<tbody>{head if category else ''}{''.join(rows)}</tbody>")
+    return "".join(bodies)
+
+
+def _cell(cell: Cell | str | None, digits: int) -> str:
+    if not isinstance(cell, Cell):
+        return f'<td class="figure">{escape(cell or "–")}</td>'
+    text = f"{cell.mean:.{digits}f}" + ("" if cell.std is None else f" ± {cell.std:.{digits}f}")
+    return f'<td class="figure">{f"<strong>{text}</strong>" if cell.best else text}</td>'
+
+
+def _settings(run: Run, number: int, hidden: bool) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in run.about.get("versions", {}).items())
+    toml = escape(write_experiment(run.settings))
+    return (
+        f'<div data-run="{number}"{" hidden" * hidden}>'
+        f"<p>{escape(run.label())}, seed {run.seed}. Made with {escape(versions or 'unknown versions')}.</p>"
+        "<p>To run it again, save the settings below as settings.toml (they are also in the run's folder), then</p>"
+        "<pre><code>fedpca run settings.toml --out again</code></pre>"
+        f"<details><summary>All settings of this run</summary><pre><code>{toml}</code></pre></details></div>"
+    )

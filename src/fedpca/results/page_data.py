@@ -1,0 +1,105 @@
+"""Runs as the plain data that the page draws: columns by round, rounded to the digits shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from statistics import fmean
+from typing import Any
+
+from fedpca.results.runs import Run
+from fedpca.results.standing import Line, clients_of, column, sinces, threshold, truth
+
+LETTERS = {"common": "c", "rare": "r", "mislabeled": "m", "rare and mislabeled": "b", None: "-"}
+DIGITS = {"loss": 3, "dispersion": 3, "suspicion": 3, "weight": 2}
+PERCENT = {"weight"}
+
+Columns = dict[str, list[Any]]
+
+
+def run_data(run: Run, scenario: int) -> dict[str, object]:
+    """One run, complete; `scenario` is the number of those with which it may be compared."""
+    clients, kinds, known = clients_of(run), truth(run), run.about["clients"]
+    return {
+        "label": run.label(),
+        "seed": run.seed,
+        "scenario": scenario,
+        "clients": clients,
+        "sizes": _of_clients(known, "size", clients),
+        "wrong": _of_clients(known, "wrong_labels", clients),
+        "truth": "".join(LETTERS[kinds[client]] for client in clients) if kinds else None,
+        "planned": run.settings.rounds,
+        "threshold": threshold(run),
+        "since": sinces(run),
+        "columns": columns(run, 0),
+    }
+
+
+def key(runs: Sequence[Run]) -> str:
+    """Tells whether two pages show the same runs and clients, so that new rounds of one fit the other."""
+    return sha256(json.dumps([[str(run.folder), clients_of(run)] for run in runs]).encode()).hexdigest()[:16]
+
+
+def news(runs: Sequence[Run], have: Sequence[int]) -> list[dict[str, object]]:
+    """What a page that has so many rounds of each run does not have yet."""
+    return [{"columns": columns(run, start), "since": sinces(run)} for run, start in zip(runs, have, strict=True)]
+
+
+def columns(run: Run, start: int) -> Columns:
+    """What changes from round to round, from the line `start` on; a list for each quantity, an entry for each round."""
+    clients, kinds = clients_of(run), truth(run)
+    lines = run.rounds[start:]
+    return {
+        "round": [line["round"] for line in lines],
+        "group": [_letters(line, clients) for line in lines],
+        **{name: [_rounded(line, name, clients) for line in lines] for name in DIGITS},
+        **{name: [_accuracy(line, pick) for line in lines] for name, pick in (("worst", min), ("average", fmean))},
+        "shares": [shares(line, clients, kinds) for line in lines],
+    }
+
+
+def shares(line: Line, clients: Sequence[str], kinds: dict[str, str] | None) -> dict[str, float] | None:
+    """What each kind of client weighs in a round, in percent: the true kinds where they are known, else the judged."""
+    weights = column(line, "weight", clients)
+    named = [kinds[client] for client in clients] if kinds else column(line, "group", clients)
+    if all(weight is None for weight in weights):
+        return None
+    found: dict[str, float] = {}
+    for kind, weight in zip(named, weights, strict=True):
+        letter = LETTERS[kind]
+        found[letter] = found.get(letter, 0.0) + 100 * (weight or 0.0)
+    return {letter: round(share, 1) for letter, share in found.items()}
+
+
+def _letters(line: Line, clients: Sequence[str]) -> str | None:
+    groups = column(line, "group", clients)
+    return "".join(LETTERS[group] for group in groups) if any(groups) else None
+
+
+def _rounded(line: Line, name: str, clients: Sequence[str]) -> list[float | None] | None:
+    values = column(line, name, clients)
+    if all(value is None for value in values):
+        return None
+    factor = 100 if name in PERCENT else 1
+    return [None if value is None else _short(factor * value, DIGITS[name]) for value in values]
+
+
+def _short(value: float, digits: int) -> float:
+    """The value rounded, a whole number without its decimal point."""
+    near = round(value, digits)
+    return int(near) if near == int(near) else near
+
+
+def _accuracy(line: Line, pick: Callable[[list[float]], float]) -> float | None:
+    """The least, or the mean, of the test groups' accuracies in percent."""
+    tested = line.get("groups")
+    return round(100 * pick([group["acc"] for group in tested.values()]), 2) if tested else None
+
+
+def _of_clients(known: dict[str, list[Any]], name: str, clients: Sequence[str]) -> list[Any] | None:
+    """A value of each client that the run began with; None for those that came later."""
+    if known.get(name) is None:
+        return None
+    values = dict(zip(known["id"], known[name], strict=True))
+    return [values.get(client) for client in clients]

@@ -1,0 +1,94 @@
+"""How each client of a run stands: what it reported last, how it is judged, since when and how clearly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from fedpca.catalogue import DropSettings
+from fedpca.lookup import entry, parse
+from fedpca.results.runs import Run
+
+Line = dict[str, Any]  # one round of rounds.jsonl
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One client after the last round; None is what the run does not record."""
+
+    client: str
+    group: str | None
+    since: int | None  # first round of those, without a break, in which it has been judged as now
+    suspicion: float | None
+    weight: float | None  # share in the aggregation
+    truth: str | None
+
+
+def standings(run: Run) -> list[Standing]:
+    """Every client of a run that has played a round, in the record's order."""
+    clients, kinds, last = clients_of(run), truth(run) or {}, run.rounds[-1]
+    groups, suspicions, weights = (column(last, name, clients) for name in ("group", "suspicion", "weight"))
+    return [
+        Standing(client, group, since, suspicion, weight, kinds.get(client))
+        for client, group, since, suspicion, weight in zip(
+            clients, groups, sinces(run), suspicions, weights, strict=True
+        )
+    ]
+
+
+def clients_of(run: Run) -> list[str]:
+    """Every client: those that the run began with, then those that came later."""
+    later = (client for line in run.rounds for client in line["clients"]["id"])
+    return list(dict.fromkeys([*run.about["clients"]["id"], *later]))
+
+
+def column(line: Line, name: str, clients: Sequence[str]) -> list[Any]:
+    """One value of each client in one round; None where there is none."""
+    values = line["clients"].get(name)
+    if values is None:
+        return [None] * len(clients)
+    if line["clients"]["id"] == clients:
+        return list(values)
+    known = dict(zip(line["clients"]["id"], values, strict=True))
+    return [known.get(client) for client in clients]
+
+
+def sinces(run: Run) -> list[int | None]:
+    """For each client the first round, without a break until now, in which it was judged as now; None: not judged."""
+    clients = clients_of(run)
+    columns = [column(line, "group", clients) for line in run.rounds]
+    numbers = [line["round"] for line in run.rounds]
+    return [_since(groups, numbers) for groups in zip(*columns, strict=True)]
+
+
+def _since(groups: Sequence[str | None], numbers: Sequence[int]) -> int | None:
+    if groups[-1] is None:
+        return None
+    return numbers[-sum(1 for _ in takewhile(lambda group: group == groups[-1], reversed(groups)))]
+
+
+def truth(run: Run) -> dict[str, str] | None:
+    """What each client truly is; None where nobody knows, as in a real federation."""
+    if run.about.get("rare") is None or run.about.get("mislabeled") is None:
+        return None
+    rare, wrong = set(run.about["rare"]), set(run.about["mislabeled"])
+    names = {(True, True): "rare and mislabeled", (True, False): "rare", (False, True): "mislabeled"}
+    return {client: names.get((client in rare, client in wrong), "common") for client in clients_of(run)}
+
+
+def identification(run: Run) -> DropSettings | None:
+    """How the run's method compares suspicions with a threshold; None if it judges in another way, or nobody."""
+    own = {name: run.settings.settings_of(name) for name in parse(run.method).tables()}
+    rules = [settings for settings in own.values() if isinstance(settings, DropSettings)]
+    other = any(entry(name).judges for name in parse(run.method).simple if not isinstance(own[name], DropSettings))
+    return rules[0] if len(rules) == 1 and not other else None
+
+
+def threshold(run: Run) -> float | None:
+    """The suspicion from which on a client is judged mislabeled, where the method has such a line."""
+    rule = identification(run)
+    if rule is None:
+        return None
+    return rule.identity_threshold if rule.identify == "mixture" else rule.auto.share

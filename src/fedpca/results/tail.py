@@ -1,0 +1,47 @@
+"""A run folder that grows, read as it does."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from fedpca.faults import RunError
+from fedpca.results.runs import Run, read_run
+
+
+class Tail:
+    """One run folder; each look reads only what was appended since the last."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "rounds.jsonl"
+        self.file = -1  # which file was read, since a resumed run puts another in its place
+        self.offset = 0  # bytes read, whole lines
+
+    def read(self) -> Run:
+        """The run as it is now, without a line that is still being written."""
+        with self.path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if found.st_ino != self.file or found.st_size < self.offset:
+                self.run = replace(read_run(self.path.parent), rounds=())
+                self.file, self.offset = found.st_ino, 0
+            file.seek(self.offset)
+            content = file.read()
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole:
+            self.run = replace(self.run, rounds=[*self.run.rounds, *map(self._parsed, whole.splitlines())])
+            self.offset += len(whole)
+        return self.run
+
+    def _parsed(self, line: bytes) -> dict[str, object]:
+        try:
+            parsed: dict[str, object] = json.loads(line)
+        except ValueError as error:
+            raise RunError(f"the run folder {self.path.parent} cannot be read: {error}") from None
+        return parsed
+
+    def quiet(self) -> float:
+        """Seconds since something was written."""
+        return max(0.0, time.time() - self.path.stat().st_mtime)
