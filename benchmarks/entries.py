@@ -10,7 +10,7 @@ from benchmarks.workloads import WORKLOADS, cores
 
 PEERS = ("flower", "pfl", "fluke", "fedlab")
 TURNS = {"W1": 5, "W2": 3, "W3": 9, "W4-100": 9, "W4-1000": 5, "W4-5000": 3}
-SHORT = ("W3", "W4-100")  # where all but Flower play several rounds in each turn
+SHORT = ("W3", "W4-100")  # where all but Flower play several rounds in each turn, for about as long: 25 of ours, else 5
 LONG = ("W2", "W4-100", "W4-1000", "W4-5000")  # where every system runs in its first way alone, as a rule its fastest
 
 MANY, ALL, ONE = (cores(), 1), (1, cores()), (1, 1)  # workers, cores of each
@@ -38,7 +38,7 @@ Ways = dict[str, Entry]  # by name, such as "pfl 2x1"
 def ways_of(system: str, workload: str) -> Ways:
     """The ways to run a system; its time is that of the fastest."""
     if system.startswith("fedpca"):  # finds its own way
-        return {system: Entry(_command(system, workload), 5 if workload in SHORT else 1)}
+        return {system: Entry(_command(system, workload), 25 if workload in SHORT else 1)}
     ways = (WAYS_OF_SMALL if WORKLOADS[workload].model == "mlp" else WAYS)[system]
     chosen = dict.fromkeys(ways[:1] if workload in LONG else ways)
     return {f"{system} {workers}x{threads}": _entry(system, workload, workers, threads) for workers, threads in chosen}

@@ -11,7 +11,7 @@ import platform
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -110,11 +110,7 @@ def _growth(systems: Sequence[str], pace: Pace) -> Figures:
     """W3 with ever more clients, and what a client costs fedpca where they are many over where they are few."""
     figures = {str(size): _compare(f"W4-{size}", systems, pace) for size in SIZES}
     few, many = f"W4-{SIZES[0]}", f"W4-{SIZES[-1]}"
-    ways = {
-        few: {few: replace(ways_of("fedpca", few)["fedpca"], rounds=25)},
-        many: {many: ways_of("fedpca", many)["fedpca"]},
-    }
-    results, _ = _race(many, ways, pace)
+    results, _ = _race(many, {size: {size: ways_of("fedpca", size)["fedpca"]} for size in (few, many)}, pace)
     at_few, at_many = results[few][few], results[many][many]
     above_few, above_many = at_few.peak_mb - WORKLOADS[few].megabytes, at_many.peak_mb - WORKLOADS[many].megabytes
     return figures | {

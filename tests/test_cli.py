@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.results.made import a_line, write_run
+
 TINY = """
 rounds = 2
 seeds = [0, 1]
@@ -49,6 +51,39 @@ def test_run_then_results(tiny: Path, tmp_path: Path):
     (table,) = json.loads(fedpca("results", "runs", "--json", cwd=tmp_path).stdout)
     (row,) = table["rows"]
     assert (row["method"], row["seeds"], row["unfinished"]) == ("fedavg", 2, 0)
+
+
+def test_results_in_every_form(tmp_path: Path):
+    write_run(tmp_path / "runs/fedpca-d/seed-0", [a_line(number) for number in (1, 2, 3)])
+    forms = ("--html", "page.html", "--figures", "figures", "--markdown", "t.md", "--latex", "t.tex", "--csv", "t.csv")
+    done = fedpca("results", "runs", *forms, "--paper-of", "cifar10", "--round", 2, cwd=tmp_path)
+    assert "<title>" in (tmp_path / "page.html").read_text()
+    assert (tmp_path / "t.md").read_text().startswith("####")
+    assert "\\toprule" in (tmp_path / "t.tex").read_text()
+    assert {path.name for path in (tmp_path / "figures").iterdir()} >= {"plane.png", "plane.pdf", "accuracy.png"}
+    assert "warmup" in done.stderr  # which cannot be drawn, and why
+    assert "the paper: CIFAR-10" in done.stdout
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path):
+    write_run(tmp_path / "runs/fedpca-d/seed-0", [a_line(1)])
+    (tmp_path / "there").write_text("a file")
+    message = fedpca("results", "runs", "--html", "there/page.html", cwd=tmp_path, code=2).stderr
+    assert "there/page.html cannot be written" in message
+    assert (tmp_path / "there").read_text() == "a file"
+
+
+def test_watch_of_finished_runs_says_so_and_ends(tmp_path: Path):
+    write_run(tmp_path / "runs/fedpca-d/seed-0", [a_line(1)])
+    assert "all runs in runs are finished" in fedpca("watch", "runs", cwd=tmp_path).stderr
+
+
+def test_a_run_is_logged_where_it_is_told_to(tiny: Path, tmp_path: Path):
+    pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
+    fedpca("run", tiny, "--seed", 0, "--log-to", "tensorboard", "--out", "here", cwd=tmp_path)
+    assert list((tmp_path / "here/tensorboard").rglob("events.out.tfevents.*"))
+    message = fedpca("run", tiny, "--seed", 1, "--log-to", "tensorbord", "--out", "here", cwd=tmp_path, code=2).stderr
+    assert "did you mean 'tensorboard'" in message
 
 
 def test_options_narrow_and_change_the_experiment(tiny: Path, tmp_path: Path):

@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fedpca.faults import UserError
+
 if TYPE_CHECKING:
     from fedpca.experiment import Cell
     from fedpca.record import Line
@@ -118,23 +120,31 @@ def write_results(
     csv: Path | None,
 ) -> None:
     """Writes what was asked for, and says of figures which could not be drawn."""
-    from fedpca.files import write_whole
     from fedpca.results import formats, layout, table
     from fedpca.results.page import write_page
 
     if html is not None:
-        write_whole(html, write_page(runs))
+        _write(html, write_page(runs))
     if figures is not None:
         from fedpca.results.figures import write_figures
 
         for drawn in write_figures(runs, figures, at):
             err.print(drawn.line(), markup=False, soft_wrap=True)
     if csv is not None:
-        write_whole(csv, table.as_csv(tables))
+        _write(csv, table.as_csv(tables))
     if markdown is not None:
-        write_whole(markdown, formats.as_markdown(layout.for_pages(tables)))
+        _write(markdown, formats.as_markdown(layout.for_pages(tables)))
     if latex is not None:
-        write_whole(latex, formats.as_latex(layout.for_pages(tables)))
+        _write(latex, formats.as_latex(layout.for_pages(tables)))
+
+
+def _write(path: Path, content: str) -> None:
+    from fedpca.files import write_whole
+
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}): choose another place") from None
 
 
 class _Progress:

@@ -126,7 +126,14 @@ class Site:
     given: Tensor  # (N,) the labels that the owner gave
     memory: MutableMapping[str, Tensor]  # the client's own, kept between rounds, never sent
     order: Order
-    rng: Generator
+    chance: Generator | Callable[[], Generator]  # the client's random numbers, or where to get them when needed
+
+    @property
+    def rng(self) -> Generator:
+        """The client's random numbers, where it left off."""
+        if callable(self.chance):
+            self.chance = self.chance()
+        return self.chance
 
     @property
     def y(self) -> Tensor:

@@ -23,11 +23,11 @@ from fedpca.core import (
     Server,
     Site,
     Update,
-    Verdict,
     When,
 )
 from fedpca.params import at_once, fault, sound
 from fedpca.parts.combine import of_side
+from fedpca.parts.diagnose import NOBODY
 from fedpca.parts.report import PerformanceAndCapacity
 from fedpca.parts.select import ConfidentOfTheMislabeled
 from fedpca.parts.team import train_team
@@ -68,13 +68,14 @@ def play_round(recipe: Recipe, clients: Clients, server: Server, rounds: int) ->
 def settled(diagnosis: Diagnosis, outcome: Outcome) -> Diagnosis:
     """The same opinions, with each client's share in this round's aggregation, and what the rule noted."""
     known, weights = dict(diagnosis), outcome.weights or {}
-    for client in {**weights, **outcome.notes}:
-        verdict = known.get(client, Verdict())
-        notes = {**verdict.notes, **outcome.notes.get(client, {})}
-        known[client] = replace(verdict, weight=weights.get(client, verdict.weight), notes=notes)
+    for client, weight in weights.items():
+        known[client] = replace(known.get(client, NOBODY), weight=weight)
+    for client, notes in outcome.notes.items():
+        verdict = known.get(client, NOBODY)
+        known[client] = replace(verdict, notes={**verdict.notes, **notes})
     for side, own in outcome.sides.items():
         for client, verdict in settled(of_side(known, side), own).items():
-            whole = known.get(client, Verdict())
+            whole = known.get(client, NOBODY)
             known[client] = replace(whole, sides={**whole.sides, side: verdict})
     return known
 
@@ -113,7 +114,7 @@ def answer_train_together(recipe: Recipe, sites: Sequence[Site]) -> list[Update]
 def _orders(
     cohort: Iterable[ClientId], when: When, diagnosis: Diagnosis, sides: Mapping[str, Params]
 ) -> dict[ClientId, Order]:
-    return {client: Order(*when, diagnosis.get(client, Verdict()), sides) for client in cohort}
+    return {client: Order(*when, diagnosis.get(client, NOBODY), sides) for client in cohort}
 
 
 def _reports(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -141,9 +142,8 @@ class InProcess:
     def _beside(self, first: Site, client: ClientId, order: Order, purpose: str) -> Site:
         """Another client's site with the same model, which holds the global weights already."""
         shard = self.shards[client]
-        # reports of many draw nothing
-        rng = first.rng if purpose == "report" else stream(self.seed, purpose, order.round, client)
-        return Site(first.net, shard.x, shard.y, self.memory[client], order, rng)
+        chance = partial(stream, self.seed, purpose, order.round, client)
+        return Site(first.net, shard.x, shard.y, self.memory[client], order, chance)
 
     def _site(self, net: Net, params: Params, client: ClientId, order: Order, purpose: str) -> Site:
         return site_for(
@@ -167,4 +167,4 @@ def site_for(
     net.module.eval()
     if net.draws:
         torch.manual_seed(seed_of(seed, "dropout", purpose, order.round, client))
-    return Site(net, shard.x, shard.y, memory, order, stream(seed, purpose, order.round, client))
+    return Site(net, shard.x, shard.y, memory, order, partial(stream, seed, purpose, order.round, client))

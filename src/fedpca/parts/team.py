@@ -150,7 +150,7 @@ class Batches:
 
 def train_team(training: LocalTraining, net: Net, sites: Sequence[Site], samples: Sequence[Samples]) -> list[Update]:
     """Each client's update; the model holds the global weights, and is left with somebody's."""
-    steps = [list(training.batches(own.rows.shape[0], site.rng)) for site, own in zip(sites, samples, strict=True)]
+    steps = [_steps(training, site, own.rows.shape[0]) for site, own in zip(sites, samples, strict=True)]
     alike: dict[int, list[int]] = defaultdict(list)  # clients by number of steps
     for i, picks in enumerate(steps):
         alike[len(picks)].append(i)
@@ -162,19 +162,27 @@ def train_team(training: LocalTraining, net: Net, sites: Sequence[Site], samples
         some = [samples[i] for i in members]
         batches = _batches(training, net, [sites[i] for i in members], some, [steps[i] for i in members])
         vectors |= zip(members, _trained(training, net, batches, sites[0]).unbind(), strict=True)
-    return [_update(training, net, sites[i], samples[i], vectors[i]) for i in range(len(sites))]
+    rest = params_of(net)
+    return [_update(training, rest, sites[i], samples[i], vectors[i]) for i in range(len(sites))]
 
 
-def _update(training: LocalTraining, net: Net, site: Site, samples: Samples, vector: Tensor) -> Update:
+def _steps(training: LocalTraining, site: Site, count: int) -> list[Tensor]:
+    """Rows of each step; where a batch holds all of them, their order does not matter, and nothing is shuffled."""
+    if 1 < count <= training.batch:
+        return [all_rows(count)] * training.epochs
+    return list(training.batches(count, site.rng))
+
+
+def _update(training: LocalTraining, rest: Params, site: Site, samples: Samples, vector: Tensor) -> Update:
+    """A client's answer: its own weights, and the rest of the state, which these networks do not change."""
     size = samples.rows.shape[0]
     if size == 0:
         return Update(None, 0)
     if training.after is nothing:
-        params = Params(vector, net.buffers.cpu(), net.counters.cpu(), lengths=net.lengths)
-        return Update(params, size, samples.reliability)
+        return Update(Params(vector, rest.buffers, rest.counters, lengths=rest.lengths), size, samples.reliability)
     # a copy: what a client remembers must not keep its whole team's weights alive
-    params = replace(params_of(net), weights=vector.clone())
-    load(net, params)
+    params = replace(rest, weights=vector.clone())
+    load(site.net, params)
     with torch.no_grad():
         return Update(params, size, samples.reliability, training.after(site, params))
 

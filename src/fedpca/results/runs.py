@@ -68,9 +68,9 @@ class Run:
         """The scenario in one line."""
         about, noise = self.about, self.settings.noise
         text = f"{self.settings.name}: {about['dataset']}, {len(about['clients']['id'])} clients"
-        if about["rare"]:
+        if about.get("rare"):
             text += f", {len(about['rare'])} rare"
-        if about["mislabeled"]:
+        if about.get("mislabeled"):
             text += f", {len(about['mislabeled'])} mislabeled ({noise.labels:.0%} of their labels)"
         return f"{text}, {self.settings.rounds} rounds"
 

@@ -122,7 +122,7 @@ def _results(runs: Sequence[Run]) -> Results:
     first = runs[0]
     rare, mislabeled = first.about.get("rare"), first.about.get("mislabeled")
     return Results(
-        _title(first),
+        first.title(),
         tuple(first.last("acc")),
         tuple(rows),
         first.scenario(),
@@ -132,16 +132,6 @@ def _results(runs: Sequence[Run]) -> Results:
         rare=None if rare is None else len(rare),
         mislabeled=None if mislabeled is None else tuple(mislabeled),
     )
-
-
-def _title(run: Run) -> str:
-    """The scenario in one line, also where nobody knows who is rare and who mislabeled."""
-    text = f"{run.settings.name}: {run.about['dataset']}, {len(run.about['clients']['id'])} clients"
-    if rare := run.about.get("rare"):
-        text += f", {len(rare)} rare"
-    if mislabeled := run.about.get("mislabeled"):
-        text += f", {len(mislabeled)} mislabeled ({run.settings.noise.labels:.0%} of their labels)"
-    return f"{text}, {run.settings.rounds} rounds"
 
 
 def _row(label: str, runs: Sequence[Run]) -> Row:

@@ -18,6 +18,7 @@ from fedpca.faults import RunError
 from fedpca.results.figures import series, style
 from fedpca.results.figures.labels import name_points
 from fedpca.results.runs import Run
+from fedpca.results.standing import truth
 
 FILE = "features.safetensors"
 MOST = 2000  # images per panel: the time that t-SNE takes grows faster than their number
@@ -126,7 +127,7 @@ def kinds_of(run: Run) -> dict[str, str]:
     """What each client is: in truth where that is known, else as the method judged it in the end."""
     clients = run.rounds[-1]["clients"]
     judged = clients.get("group") or [None] * len(clients["id"])
-    return series.truth(run) or {c: group or NOT_JUDGED for c, group in zip(clients["id"], judged, strict=True)}
+    return truth(run) or {c: group or NOT_JUDGED for c, group in zip(clients["id"], judged, strict=True)}
 
 
 def _panel(axes: Axes, shown: Map) -> None:
@@ -150,7 +151,7 @@ def _legend(figure: Figure, kinds: set[str]) -> None:
 
 def _explained(run: Run, maps: Sequence[Map]) -> list[str]:
     """What the caption must say."""
-    source = "the truth" if series.truth(run) else "the method's last opinion"
+    source = "the truth" if truth(run) else "the method's last opinion"
     number, total = (max(values) for values in zip(*((len(shown.places), shown.of) for shown in maps), strict=True))
     drawn = f"{number} of the {total} images saved" if number < total else f"{number} images"
     return [

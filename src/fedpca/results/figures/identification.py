@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from fedpca.results.figures import series, style
 from fedpca.results.figures.series import Curve, Line, Methods
 from fedpca.results.runs import Run
+from fedpca.results.standing import truth
 from fedpca.scores import Spread, spread
 
 COUNTS = {  # colour, hatch, and direction: upwards who is truly mislabeled, downwards who is wrongly accused
@@ -27,7 +28,7 @@ COUNTS = {  # colour, hatch, and direction: upwards who is truly mislabeled, dow
 def draw_identification(runs: Sequence[Run]) -> Figure | None:
     """A panel per method that names groups, where the truth is known."""
     methods = {label: own for label, own in series.by_method(runs).items() if any(map(_names, own))}
-    kinds = series.truth(runs[0])
+    kinds = truth(runs[0])
     if not methods or kinds is None:
         return None
     columns = min(len(methods), 4)

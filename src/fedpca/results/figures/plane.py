@@ -21,6 +21,7 @@ from fedpca.parts.mixture import fit
 from fedpca.results.figures import series, style
 from fedpca.results.figures.series import Line
 from fedpca.results.runs import Run
+from fedpca.results.standing import truth
 
 Floats = NDArray[np.float64]
 Reports = Mapping[ClientId, Report]
@@ -68,7 +69,7 @@ def draw_plane(runs: Sequence[Run], round: int | None = None) -> Figure | None:
     rows = -(-len(shown) // columns)
     width, height = ((4.4, 2.4), (5.4, 2.0), (style.WIDTH, 1.75))[columns - 1]
     figure, grid = style.canvas(rows, columns, width, 1.1 + height * rows)
-    kinds = series.truth(runs[0])
+    kinds = truth(runs[0])
     for axes, seen in zip((axes for row in grid for axes in row), shown, strict=False):
         _panel(axes, seen, kinds)
     style.finish_grid(grid, len(shown), "loss", "dispersion (log)")

@@ -91,24 +91,9 @@ def family(method: str) -> str:
     return {"ours": "FedPCA", "outside": "from other packages"}.get(category, category)
 
 
-def truth(run: Run) -> dict[str, str] | None:
-    """What each client truly is; None where nobody knows, as in a real federation."""
-    if run.about.get("rare") is None or run.about.get("mislabeled") is None:
-        return None
-    rare, wrong = set(run.about["rare"]), set(run.about["mislabeled"])
-    names = {(True, True): "rare and mislabeled", (True, False): "rare", (False, True): "mislabeled"}
-    return {c: names.get((c in rare, c in wrong), "common") for c in run.about["clients"]["id"]}
-
-
 def scenario(runs: Sequence[Run]) -> str:
     """What the runs work on, in one sentence."""
-    about, settings = runs[0].about, runs[0].settings
-    text = f"{settings.name}: {about['dataset']}, {len(about['clients']['id'])} clients"
-    if about.get("rare"):
-        text += f", {len(about['rare'])} rare"
-    if about.get("mislabeled"):
-        text += f", {len(about['mislabeled'])} mislabeled ({settings.noise.labels:.0%} of their labels)"
-    return f"{text}, {settings.rounds} rounds."
+    return f"{runs[0].title()}."
 
 
 def seeds(methods: Methods, shown: str = "line and band") -> str:
