@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmarks.quiet import busy_seconds, wait_for_quiet
 from benchmarks.racer import cpu_of, family
@@ -45,7 +46,7 @@ class Result:
     start: float  # seconds from the call of the program to the end of its first round
     moved: float  # see `racer.distance`
     seconds: list[float] = field(default_factory=list)  # of each round
-    cpu: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)  # of a round, in each turn
     others: list[float] = field(default_factory=list)  # share of the machine that other processes took, in each turn
     peak_mb: float = 0.0
 
@@ -87,11 +88,11 @@ class Entrant:
         """Some rounds, one after the other, into the result."""
         self.process.send_signal(signal.SIGCONT)
         before = self._spent()
-        answers = [self._tell("round") for _ in range(rounds)]
+        answer = self._tell(str(rounds))
         wall, busy, own = (now - then for now, then in zip(self._spent(), before, strict=True))
         self.process.send_signal(signal.SIGSTOP)
-        self.result.seconds += [answer["seconds"] for answer in answers]
-        self.result.cpu += [answer["cpu"] for answer in answers]
+        self.result.seconds += answer["seconds"]
+        self.result.cpu.append(answer["cpu"])
         self.result.others.append(max(0.0, busy - own) / wall / cores())
 
     def finish(self) -> Result:
@@ -122,7 +123,7 @@ class Entrant:
         """Seconds on the clock, CPU seconds of the machine, and of this entrant."""
         return time.perf_counter(), busy_seconds(), cpu_of(family(self.process.pid))
 
-    def _tell(self, word: str) -> dict[str, float]:
+    def _tell(self, word: str) -> dict[str, Any]:
         try:
             self.process.stdin.write(word + "\n")
             self.process.stdin.flush()
@@ -130,7 +131,7 @@ class Entrant:
             pass  # its last words are read below
         return self._answer()
 
-    def _answer(self) -> dict[str, float]:
+    def _answer(self) -> dict[str, Any]:
         if not select.select([self.process.stdout], [], [], SILENCE)[0]:
             raise Broken(f"said nothing for {SILENCE} s")
         if line := self.process.stdout.readline():

@@ -1,7 +1,8 @@
-"""A system's end of a race: it plays a round when told to, says how long that took, and waits for the next word.
+"""A system's end of a race: it plays rounds when told to, says how long they took, and waits for the next word.
 
-The words are lines on standard input (`round`, `quit`), the answers JSON lines on standard output: `ready` after a
-round to warm up, `seconds` and `cpu` of each further one, and at the end `peak_mb`; child processes count too.
+The words are lines on standard input (`5` for five rounds, `quit`), the answers JSON lines on standard output: `ready`
+after a round to warm up, then the `seconds` of each round asked for and their mean `cpu`, and at the end `peak_mb`;
+child processes count too. Between rounds of one word nothing is looked up, so that short ones find their caches warm.
 """
 
 from __future__ import annotations
@@ -26,20 +27,32 @@ class Racer:
         self.words, self.answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", buffering=1)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)
-        self.began: tuple[float, float] | None = None  # time and CPU time when the present round began
+        self.left = 0  # rounds still to play at this word
+        self.began = self.used = 0.0  # time when the present round began, CPU time when the first one did
+        self.seconds: list[float] = []
 
     def pause(self, weights: Callable[[], Iterable[Tensor]]) -> bool:
-        """Called after each round: says what it took, then waits. True: play another one; False: end."""
+        """Called after each round: says what they took once all asked for are played, and waits. False: end."""
         now = time.perf_counter()
-        if self.began is None:
-            self._say(ready=True, moved=distance(self.start, weights()))
-        else:
-            self._say(seconds=now - self.began[0], cpu=cpu_seconds() - self.began[1])
-        if self.words.readline().strip() != "round":
+        if self.left:
+            self.seconds.append(now - self.began)
+            self.left -= 1
+        if not self.left and not self._asked(weights):
             self._say(peak_mb=peak_megabytes())
             return False
-        used = cpu_seconds()
-        self.began = (time.perf_counter(), used)
+        self.began = time.perf_counter()
+        return True
+
+    def _asked(self, weights: Callable[[], Iterable[Tensor]]) -> bool:
+        """Says what the last rounds took, and whether there is a word for more."""
+        if self.seconds:
+            self._say(seconds=self.seconds, cpu=(cpu_seconds() - self.used) / len(self.seconds))
+        else:
+            self._say(ready=True, moved=distance(self.start, weights()))
+        word = self.words.readline().strip()
+        if not word.isdigit():
+            return False
+        self.left, self.seconds, self.used = int(word), [], cpu_seconds()
         return True
 
     def _say(self, **answer: object) -> None:

@@ -8,11 +8,13 @@ from torch.nn.functional import cross_entropy
 from fedpca.chance import stream
 from fedpca.core import Net, Order, Samples, Site, Verdict
 from fedpca.models import build
-from fedpca.params import layout_of, params_of
+from fedpca.params import flatten, layout_of, params_of
 from fedpca.parts.augment import CropFlip
+from fedpca.parts.loss import LogitAdjusted
+from fedpca.parts.loss import cross_entropy as plain_loss
 from fedpca.parts.report import mean_loss
 from fedpca.parts.select import everything
-from fedpca.parts.train import Descent, LocalTraining
+from fedpca.parts.train import PIECE, Descent, LocalTraining, piece_of, pieces
 
 SGD = Descent("sgd", lr=0.1, momentum=0.9, weight_decay=1e-3)
 
@@ -126,3 +128,33 @@ def test_mean_loss_is_the_cross_entropy_of_all_given_labels():
     site = site_of(build("mlp", (1, 8, 8), 4, seed=1), count=700)
     with torch.no_grad():
         assert mean_loss(site)["loss"] == pytest.approx(cross_entropy(site.net(site.x), site.y).item(), rel=1e-5)
+
+
+def test_parts_of_a_batch_add_up_to_its_gradient(monkeypatch):
+    whole = LocalTraining(Descent("sgd", 0.1, 0.9, 1e-4), batch=40, epochs=2)
+    x, y = torch.randn(70, 1, 8, 8, generator=stream(0, "x")), torch.arange(70) % 4
+    for loss in (plain_loss, LogitAdjusted()):
+        training, sent = replace(whole, loss=loss), []
+        for pixels in (8 * 64, 1 << 15):  # parts of eight images, and one part
+            monkeypatch.setattr("fedpca.parts.train.PIECE", pixels)
+            own = Site(build("cnn-small", (1, 8, 8), 4, seed=1), x, y, {}, Order(1, 1, Verdict()), stream(0, "train"))
+            sent.append(training(own, Samples(torch.arange(70), y)).params.weights)
+        assert not torch.equal(*sent)
+        torch.testing.assert_close(*sent, atol=1e-6, rtol=0)
+
+
+def test_only_layers_that_treat_images_one_by_one_get_parts_of_a_batch():
+    assert piece_of(build("cnn-small", (1, 8, 8), 4, seed=1)) == PIECE
+    assert piece_of(build("resnet18", (1, 8, 8), 4, seed=1)) is None
+    norm = nn.BatchNorm2d(4, track_running_stats=False)  # has no buffers, but looks at the whole batch
+    normed = nn.Sequential(nn.Conv2d(1, 4, 3), norm, nn.Flatten(), nn.Linear(144, 4))
+    assert piece_of(flatten(normed, normed[-1])) is None
+
+
+@pytest.mark.parametrize(("count", "pixels", "sizes"), [(64, None, [64]), (64, 32 * 64, [32, 32]), (9, 64, [5, 4])])
+def test_parts_of_a_batch_are_of_like_size(count, pixels, sizes):
+    images, labels = torch.arange(count * 64).view(count, 1, 8, 8), torch.arange(count)
+    parts = list(pieces(images, labels, pixels))
+    assert [len(own) for _, own in parts] == sizes
+    assert torch.equal(torch.cat([own for _, own in parts]), labels)
+    assert torch.equal(torch.cat([some for some, _ in parts]), images)

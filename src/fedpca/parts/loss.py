@@ -13,7 +13,8 @@ from torch import Tensor
 
 from fedpca.core import Samples, Site
 
-BatchLoss = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, logits, labels or shares of classes -> scalar
+# Images, logits, labels or shares of classes -> scalar: a mean over the samples, and terms that do not depend on them.
+BatchLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 Loss = Callable[[Site, Samples], BatchLoss]
 
 
