@@ -140,7 +140,7 @@ def sound(states: Sequence[Params], like: Params) -> bool:
     ) and all(
         isfinite(torch.stack(vectors).sum().item())
         for vectors in ([state.weights for state in states], [state.buffers for state in states])
-        if vectors
+        if vectors and vectors[0].numel()
     )
 
 

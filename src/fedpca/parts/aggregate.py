@@ -122,6 +122,8 @@ class Sums:
         self.totals = [torch.zeros(count, len(vector), dtype=torch.float64) for vector in vectors_of(like)]
         self.most = at_once(like)
         self.waiting: list[tuple[Params, tuple[float, ...]]] = []
+        rows = self.most if self.most > 1 else 0
+        self.room = [torch.empty(rows, len(vector), dtype=torch.float64) for vector in vectors_of(like)]
 
     def add(self, state: Params, weights: tuple[float, ...]) -> None:
         """Takes a state in, with its weight in each of the sums."""
@@ -140,9 +142,10 @@ class Sums:
         """Adds what waits: the same states at a time whoever runs this, so that the digits are the same too."""
         states, weights = [vectors_of(state) for state, _ in self.waiting], [weights for _, weights in self.waiting]
         self.waiting = []
-        for total, *vectors in zip(self.totals, *states, strict=True):
+        for total, room, *vectors in zip(self.totals, self.room, *states, strict=True):
             if len(vectors) > 1 and len(vectors[0]):
-                total.addmm_(torch.tensor(weights, dtype=torch.float64).T, torch.stack(vectors).double())
+                stacked = torch.stack(vectors, out=room[: len(vectors)])
+                total.addmm_(torch.tensor(weights, dtype=torch.float64).T, stacked)
             elif len(vectors) == 1:  # a large one: no copy
                 for sums, weight in zip(total, weights[0], strict=True):
                     if weight:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 from fedpca.core import ClientId, Diagnose, Diagnosis, Group, Report, Verdict, When
@@ -17,7 +17,7 @@ def remember(diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: Whe
     known = dict(diagnosis)
     for client, report in reports.items():
         verdict = known.get(client, NOBODY)
-        known[client] = replace(verdict, report={**verdict.report, **report}) if report else verdict
+        known[client] = verdict.having(report={**verdict.report, **report}) if report else verdict
     return known
 
 
@@ -54,7 +54,7 @@ class NameGroups:
         level = self._confidence([reports[client] for client in common])
         for client, verdict in known.items():
             suspicion, group = judged.get(client, (verdict.suspicion, verdict.group))
-            known[client] = replace(verdict, suspicion=suspicion, group=group, threshold=level)
+            known[client] = verdict.having(suspicion=suspicion, group=group, threshold=level)
         return known
 
     def _judged(self, verdict: Verdict, finding: Finding) -> tuple[float, Group]:

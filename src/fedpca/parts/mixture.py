@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -67,7 +68,7 @@ def bic(fits: Fits, covariance: Covariance) -> Floats:
 
 def _k_means(points: Floats, components: int, starts: int, steps: int = 10) -> NDArray[np.int64]:
     """Cluster of each point per start (S, K): k-means++ seeds 0, 1, 2, …, then a few rounds of Lloyd's algorithm."""
-    centres = np.stack([_spread_seeds(points, components, np.random.default_rng(seed)) for seed in range(starts)])
+    centres = _spread_seeds(points, components, starts)
     clusters = _nearest(points, centres)
     for _ in range(steps):
         members = _members(clusters, components)
@@ -79,18 +80,26 @@ def _k_means(points: Floats, components: int, starts: int, steps: int = 10) -> N
     return clusters
 
 
-def _spread_seeds(points: Floats, components: int, rng: np.random.Generator) -> Floats:
-    """Points drawn one after another with chances that grow with the distance to those drawn before (k-means++)."""
-    chosen, distance = [points[rng.integers(len(points))]], None
-    while len(chosen) < components:
-        last = ((points - chosen[-1]) ** 2).sum(axis=1)
-        distance = last if distance is None else np.minimum(distance, last)
-        if not distance.any():  # all points are where those drawn are
-            chosen.append(chosen[0])
-            continue
-        below = (distance / distance.sum()).cumsum()  # drawn as `rng.choice` does, without its checks
-        chosen.append(points[np.searchsorted(below / below[-1], rng.random(), side="right")])
-    return np.stack(chosen)
+def _spread_seeds(points: Floats, components: int, starts: int) -> Floats:
+    """Points (S, G, D) drawn one after another, the likelier the farther from those drawn before (k-means++)."""
+    first, chances = _drawn(len(points), components, starts)
+    chosen, distance = [points[first]], np.full((starts, len(points)), np.inf)
+    for chance in chances:
+        distance = np.minimum(distance, _squared(points, chosen[-1]))
+        below = distance.cumsum(axis=1)
+        far = below[:, -1:] > 0  # else all points are where those drawn are
+        below /= np.where(far, below[:, -1:], 1.0)
+        picked = points[np.minimum((below <= chance[:, None]).sum(axis=1), len(points) - 1)]
+        chosen.append(np.where(far, picked, chosen[0]))
+    return np.stack(chosen, axis=1)
+
+
+@lru_cache
+def _drawn(count: int, components: int, starts: int) -> tuple[NDArray[np.int64], Floats]:
+    """Each start's first point (S,), and a random number for each further one (G - 1, S): of seeds 0, 1, 2, …"""
+    streams = [np.random.default_rng(seed) for seed in range(starts)]
+    first = np.array([stream.integers(count) for stream in streams])
+    return first, np.array([stream.random(components - 1) for stream in streams]).T
 
 
 def _terms(points: Floats) -> Floats:
@@ -132,9 +141,16 @@ def _log_prob(terms: Floats, weights: Floats, means: Floats, covariances: Floats
 
 def _nearest(points: Floats, centres: Floats) -> NDArray[np.int64]:
     """Which centre (S, G, D) is nearest to each point (S, K); of several the first."""
-    squared = np.sum([(points[:, i] - centres[:, :, i, None]) ** 2 for i in range(points.shape[1])], axis=0)
-    nearest: NDArray[np.int64] = squared.argmin(axis=1)
+    nearest: NDArray[np.int64] = _squared(points, centres).argmin(axis=1)
     return nearest
+
+
+def _squared(points: Floats, centres: Floats) -> Floats:
+    """The squared distances of centres (…, D) to points (…, K)."""
+    squared: Floats = (points[:, 0] - centres[..., :1]) ** 2
+    for axis in range(1, points.shape[1]):
+        squared += (points[:, axis] - centres[..., axis : axis + 1]) ** 2
+    return squared
 
 
 def _members(clusters: NDArray[np.int64], components: int) -> Floats:

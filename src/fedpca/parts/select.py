@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -62,11 +62,20 @@ class ConfidentOfTheMislabeled:
         images = torch.cat([whole(site) for site in judged])
         surest = _surest(torch.cat([judged[0].net(some).cpu() for some in torch.split(images, MANY)]))
         sizes = [site.y.shape[0] for site in judged]
-        parts = zip(*(torch.split(values, sizes) for values in surest), strict=True)
-        return [
-            self._confident(site, *next(parts)) if site.order.verdict.group == "mislabeled" else everything(site)
-            for site in sites
-        ]
+        confident = iter(self._of_all([site.order.verdict.threshold for site in judged], sizes, *surest))
+        return [next(confident) if site.order.verdict.group == "mislabeled" else everything(site) for site in sites]
+
+    def _of_all(
+        self, thresholds: list[float], sizes: list[int], confidence: Tensor, predicted: Tensor
+    ) -> Iterator[Samples]:
+        """`_confident` of several clients, whose samples lie one after the other."""
+        owners = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+        picked = (confidence > torch.tensor(thresholds, dtype=confidence.dtype)[owners]).nonzero().flatten()
+        starts, whose = torch.tensor([0, *sizes[:-1]]).cumsum(0), owners[picked]
+        counts = torch.bincount(whose, minlength=len(sizes)).tolist()
+        chosen = (picked - starts[whose], predicted[picked], confidence[picked])
+        for rows, labels, sure in zip(*(torch.split(values, counts) for values in chosen), strict=True):
+            yield Samples(rows, labels, sure.mean().item()) if rows.shape[0] >= self.least else nothing()
 
     def _confident(self, site: Site, confidence: Tensor, predicted: Tensor) -> Samples:
         rows = (confidence > site.order.verdict.threshold).nonzero().flatten()

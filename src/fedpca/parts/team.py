@@ -143,7 +143,8 @@ class Batches:
 
     images: Tensor  # (all, pixels), ready for the first layer
     labels: Tensor  # (all,)
-    rows: list[Tensor]  # per step (G, n): whose images
+    count: int  # G
+    rows: list[Tensor | None]  # per step (G, n): whose images; None: all, in their order, as many of each client
     shares: list[Tensor]  # per step (G, n): 1 / the client's batch, 0 where a batch is shorter than the longest
     shifts: Tensor | None  # (G, 1, classes): logit adjustment
 
@@ -198,8 +199,13 @@ def _batches(
     starts = list(accumulate((own.rows.shape[0] for own in samples), initial=0))[:-1]
     images = torch.cat([_images(site, own) for site, own in zip(sites, samples, strict=True)])
     labels = torch.cat([own.labels for own in samples])
-    rows, shares = [], []
+    rows: list[Tensor | None] = []
+    shares = []
     for step in zip(*steps, strict=True):
+        if all(picks is all_rows(samples[0].rows.shape[0]) for picks in step):
+            rows.append(None)
+            shares.append(torch.full((1, 1), 1 / len(step[0]), device=net.device))
+            continue
         lengths = torch.tensor([[picks.shape[0]] for picks in step])
         padded = nn.utils.rnn.pad_sequence(list(step), batch_first=True) + torch.tensor(starts)[:, None]
         rows.append(moved(padded, net.device))
@@ -208,15 +214,19 @@ def _batches(
     if isinstance(loss, LogitAdjusted):
         priors = [log_prior(own.labels, net.head.out_features) for own in samples]
         shifts = moved(loss.tau * torch.stack(priors)[:, None], net.device)
-    return Batches(net.scale(images).flatten(1), moved(labels, net.device), rows, shares, shifts)
+    return Batches(net.scale(images).flatten(1), moved(labels, net.device), len(sites), rows, shares, shifts)
 
 
 @torch.no_grad()
 def _trained(training: LocalTraining, net: Net, batches: Batches, site: Site) -> Tensor:
     """The clients' weights (G, P) after their steps."""
-    stack, sharp = Stack(net, len(batches.rows[0])), unsided(training.step)
+    stack, sharp = Stack(net, batches.count), unsided(training.step)
     for rows, shares in zip(batches.rows, batches.shares, strict=True):
-        slope = partial(stack.gradient, batches.images[rows], batches.labels[rows], shares, batches.shifts)
+        images, labels = (
+            part.view(batches.count, -1, *part.shape[1:]) if rows is None else part[rows]
+            for part in (batches.images, batches.labels)
+        )
+        slope = partial(stack.gradient, images, labels, shares, batches.shifts)
         if isinstance(sharp, GapGuided):
             _rise(stack, slope, sharp, grown(sharp.radius, sharp.growth, site.order))
         else:
