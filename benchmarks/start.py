@@ -13,14 +13,14 @@ import tempfile, time
 from pathlib import Path
 from fedpca import experiment
 from fedpca.console import run_all
-from fedpca.scenario import read_experiment
+from fedpca.scenario import read_settings
 
 def begun(*_):
     print(time.process_time(), flush=True)
     raise SystemExit
 
 experiment.play = begun
-settings = read_experiment(Path("experiments/digits.toml"), ['methods=["fedavg"]', "seeds=[0]"])
+settings = read_settings(Path("experiments/digits.toml"), ['methods=["fedavg"]', "seeds=[0]"])
 run_all(settings, Path(tempfile.mkdtemp()), 1, None, False, None, "")
 """
 

@@ -1,6 +1,8 @@
 """The command line as a process, as a newcomer types it."""
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import fedpca as fedpca_package
 from tests.results.made import a_line, write_run
 
 TINY = """
@@ -91,6 +94,35 @@ def test_options_narrow_and_change_the_experiment(tiny: Path, tmp_path: Path):
     fedpca("run", tiny, "--seed", 5, "--method", "fedavg", "--set", "rounds=1", "--out", "here", cwd=tmp_path)
     assert [path.name for path in (tmp_path / "here/fedavg").iterdir()] == ["seed-5"]
     assert len((tmp_path / "here/fedavg/seed-5/rounds.jsonl").read_text().splitlines()) == 1
+
+
+def test_settings_of_a_file_go_into_folders_and_tables_of_their_own(tmp_path: Path):
+    settings = "".join(f"[setting.'rho={rho}']\nnoise = {{clients = {rho}, labels = 0.5}}\n" for rho in (0.5, 0.25))
+    (tmp_path / "many.toml").write_text(TINY + settings)
+    done = fedpca("run", "many.toml", "--setting", "rho=0.25", "--seed", 0, cwd=tmp_path)
+    assert done.stderr.startswith("rho=0.25: 4 clients; ")
+    assert [path.name for path in (tmp_path / "runs/many").iterdir()] == ["rho=0.25"]
+    assert "[setting" not in (tmp_path / "runs/many/rho=0.25/fedavg/seed-0/settings.toml").read_text()
+    done = fedpca("run", "many.toml", "--resume", cwd=tmp_path)
+    assert "1 of 4 runs were finished before" in done.stderr
+    assert "rho=0.5; rho=0.25: 4 clients; " in done.stderr
+    places = [
+        done.stderr.index(f"rho={rho}: fedavg seed {seed} round 2/2") for seed, rho in ((0, 0.5), (1, 0.5), (1, 0.25))
+    ]
+    assert places == sorted(places)
+    assert "many, rho=0.5: digits, 4 clients, 1 rare, 2 mislabeled (50% of their labels), 2 rounds" in done.stdout
+    assert "many, rho=0.25: digits, 4 clients, 1 rare, 1 mislabeled (50% of their labels), 2 rounds" in done.stdout
+    assert fedpca("results", "runs", "--markdown", "t.md", cwd=tmp_path).stdout == done.stdout
+    head = (tmp_path / "t.md").read_text().splitlines()[2]
+    assert head.index("ρ = 0.25, η = 0.5<br>worst ACC") < head.index("ρ = 0.5, η = 0.5<br>worst ACC")
+
+
+def test_a_fault_in_one_setting_comes_before_any_is_played(tmp_path: Path):
+    (tmp_path / "many.toml").write_text(TINY + "[setting.fine]\n[setting.crowd]\ndata.clients = 500\n")
+    message = fedpca("run", "many.toml", cwd=tmp_path, code=2).stderr
+    assert "setting 'crowd': 500 clients need" in message
+    assert not (tmp_path / "runs").exists()
+    assert "did you mean 'crowd'?" in fedpca("run", "many.toml", "--setting", "crwd", cwd=tmp_path, code=2).stderr
 
 
 def test_a_finished_run_is_neither_overwritten_nor_repeated(tiny: Path, tmp_path: Path):
@@ -178,6 +210,25 @@ def test_list_for_people_and_for_scripts():
     assert method["name"] == "fedavg"
     assert set(method) == {"name", "summary", "category", "settings"}
     assert {entry["name"] for entry in json.loads(fedpca("list", "datasets", "--json").stdout)} >= {"digits", "cifar10"}
+
+
+def test_experiments_in_folders_are_listed_and_found_where_the_package_is_installed(tmp_path: Path):
+    """A copy of the package as it is installed: the experiments lie inside it."""
+    package = tmp_path / "site" / "fedpca"
+    shutil.copytree(Path(fedpca_package.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "experiments/lite").mkdir(parents=True)
+    (package / "experiments/zebra.toml").write_text("# at the top\n" + TINY)
+    (package / "experiments/lite/quick.toml").write_text("# two settings\n[setting.a]\n[setting.b]\nrounds = 'x'\n")
+
+    def installed(*words: str) -> subprocess.CompletedProcess[str]:
+        place = {**os.environ, "PYTHONPATH": str(package.parent)}
+        command = [sys.executable, "-m", "fedpca", *words]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, env=place)
+
+    lines = installed("list", "experiments").stdout.splitlines()
+    assert [line.split() for line in lines] == [["zebra", "at", "the", "top"], ["lite/quick", "two", "settings"]]
+    assert f"{package}/experiments/lite/quick.toml, setting 'b': rounds" in installed("run", "lite/quick").stderr
+    assert "did you mean 'lite/quick'?" in installed("run", "quick").stderr
 
 
 def test_wrong_usage_has_exit_code_2():

@@ -13,7 +13,7 @@ import pytest
 from safetensors.torch import load_file
 
 from fedpca import record
-from fedpca.experiment import Cell, cells, check_folder, is_done, prepare, run_cell
+from fedpca.experiment import Cell, Prepared, cells, cells_of_all, check_folder, is_done, prepare, run_cell
 from fedpca.faults import RunError
 from fedpca.scenario import Experiment, read_experiment, write_experiment
 
@@ -120,6 +120,54 @@ def test_a_folder_with_a_run_is_not_overwritten(small: Experiment, tmp_path):
 def test_cells_go_seed_by_seed(small: Experiment, tmp_path):
     found = cells(small.model_copy(update={"seeds": (0, 1)}), tmp_path)
     assert [(cell.method, cell.seed) for cell in found] == [("fedavg", 0), ("fedavg", 1)]
+
+
+def test_cells_of_settings_go_seed_by_seed_then_setting_by_setting(small: Experiment, tmp_path):
+    both = small.model_copy(update={"seeds": (3, 1), "methods": ("fedavg", "median")})
+    late = small.model_copy(update={"seeds": (1, 7)})
+    found = cells_of_all({"b": both, "a": late}, tmp_path)
+    assert [cell.name for cell in found] == [
+        "b: fedavg seed 3",
+        "b: median seed 3",
+        "b: fedavg seed 1",
+        "b: median seed 1",
+        "a: fedavg seed 1",
+        "a: fedavg seed 7",
+    ]
+    assert found[4].folder == tmp_path / "a" / "fedavg" / "seed-1"
+    assert cells_of_all({"": small}, tmp_path) == cells(small, tmp_path)
+
+
+def test_data_are_kept_while_consecutive_cells_agree_in_them(small: Experiment, tmp_path):
+    longer = small.model_copy(update={"methods": ("median",), "seeds": (1,), "rounds": 9, "participation": 0.5})
+    noisier = small.model_copy(update={"noise": small.noise.model_copy(update={"clients": 0.5})})
+    first, second, third = (cells(settings, tmp_path)[0] for settings in (small, longer, noisier))
+    prepared = Prepared()
+    _, federation = prepared.of(first)
+    assert prepared.of(second)[1] is federation
+    assert len(prepared.of(third)[1].truth.mislabeled) == 3
+    assert len(prepared.kept) == 1, "the one before is let go"
+    again = prepared.of(first)[1]
+    assert again is not federation
+    assert again.truth.mislabeled == federation.truth.mislabeled
+
+
+@pytest.mark.parametrize(
+    ("table", "changed"),
+    [
+        ("data", {"seed": 5}),
+        ("rare", {"sigma": 0.1}),
+        ("noise", {"mode": "inclusive"}),
+        ("model", {"name": "cnn-small"}),  # its backbone makes the images
+        ("training", {"batch": 8}),  # a Dirichlet split gives two batches to everybody
+        ("evaluation", {"every": 2}),  # it says which images test
+    ],
+)
+def test_every_table_that_may_change_the_data_counts(small: Experiment, tmp_path, table: str, changed: dict):
+    other = small.model_copy(update={table: getattr(small, table).model_copy(update=changed)})
+    prepared = Prepared()
+    federation = prepared.of(cells(small, tmp_path)[0])[1]
+    assert prepared.of(cells(other, tmp_path)[0])[1] is not federation
 
 
 @pytest.mark.parametrize("workers", [1, 2])

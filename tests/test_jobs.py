@@ -15,11 +15,11 @@ import pytest
 
 from fedpca import record
 from fedpca.console import _Progress
-from fedpca.experiment import Cell, cells, default_workers, is_done
+from fedpca.experiment import Cell, cells, cells_of_all, default_workers, is_done
 from fedpca.faults import RunError
 from fedpca.jobs import _inherited, run_cells
 from fedpca.record import locked
-from fedpca.scenario import Experiment, read_experiment
+from fedpca.scenario import Experiment, read_experiment, read_settings
 
 SETTINGS = """
 rounds = 12
@@ -36,6 +36,12 @@ share = 0.17
 [noise]
 clients = 0.17
 labels = 0.8
+"""
+SEVERAL = f"""{SETTINGS}
+[setting."rho=.17 eta=.8"]
+[setting."rho=.33 eta=1"]
+noise = {{clients = 0.33, labels = 1.0}}
+methods = ["fedavg"]
 """
 # a model that waits, fails or dies when a file says so (`hold` after 40 passes, `fail` and `die` at once) and leaves a
 # file that tells who built it, with how many threads for a kernel
@@ -67,6 +73,7 @@ PATIENCE = 120  # seconds, of which a healthy run needs few: only a hang takes s
 def experiment(tmp_path: Path) -> Experiment:
     (tmp_path / "mine.py").write_text(MODEL)
     (tmp_path / "two.toml").write_text(SETTINGS)
+    (tmp_path / "several.toml").write_text(SEVERAL)
     (tmp_path / "own.toml").write_text(SETTINGS.replace('"mlp"', '"mine:build"'))
     (tmp_path / "long.toml").write_text((tmp_path / "own.toml").read_text().replace("rounds = 12", "rounds = 100000"))
     return read_experiment(tmp_path / "two.toml")
@@ -144,6 +151,23 @@ def test_jobs_do_not_change_a_byte(experiment: Experiment, tmp_path: Path):
     assert "4 of 4 runs" in run(tmp_path, "two.toml", "--out", "two", "--jobs", 2, "--resume")
 
 
+def test_settings_side_by_side_are_each_their_own_federation(experiment: Experiment, tmp_path: Path):
+    """The processes change from one setting to the other and back; a federation kept too long would show."""
+    message = run(tmp_path, "several.toml", "--out", "two", "--jobs", 2)
+    todo = cells_of_all(read_settings(tmp_path / "several.toml"), tmp_path / "two")
+    assert len(results(tmp_path / "two")) == len(todo) == 6
+    for cell in todo:
+        assert f"{cell.setting}: {cell.method} seed {cell.seed} round 12/12: worst " in message
+    run(tmp_path, "several.toml", "--out", "one")
+    assert results(tmp_path / "one") == results(tmp_path / "two")
+    run(tmp_path, "two.toml", "--set", "name=several", "--out", "plain")
+    plain = results(tmp_path / "plain")
+    for place, files in results(tmp_path / "two" / "rho=.17 eta=.8").items():
+        *same, about = plain[place]
+        assert files[:-1] == same
+        assert json.loads(files[-1]) == {"setting": "rho=.17 eta=.8", **json.loads(about)}
+
+
 def test_more_jobs_than_runs(experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     run(tmp_path, "own.toml", "--seed", 0, "--out", "two", "--jobs", 9)
@@ -218,7 +242,7 @@ def test_one_killed_process_does_not_leave_the_others_running(experiment: Experi
             multiprocessing.active_children()[0].kill()
 
     with pytest.raises(RunError, match=r"a worker process died by signal 9 .* seed 0: --resume goes on"):
-        run_cells(settings, todo, 2, 1, None, kill_one)
+        run_cells(todo, 2, {"": 1}, None, kill_one)
     assert not multiprocessing.active_children()
     assert free(tmp_path / "cut")
 

@@ -10,20 +10,40 @@ import fedpca
 ROOT = Path(fedpca.__file__).parent
 LAYERS = [
     {"__init__", "core", "chance", "faults", "catalogue", "files"},
-    {"params", "lookup", "pages", "scenario", "models", "scores"},
+    {"params", "lookup", "pages", "scenario", "models", "lite0", "pretrained", "winograd", "scores"},
     {"data", "parts"},
     {"methods", "loop"},
     {"simulate", "deploy.wire"},
-    {"evaluate", "features", "record"},
+    {"evaluate", "features", "record", "backbone"},
     {"experiment"},
     {"results", "jobs", "trackers", "deploy"},
     {"console"},
-    {"cli"},
+    {"cli", "cli_data"},
     {"__main__"},
 ]
 # in each pair the second is the lower of the two
-SAME_LAYER = {("models", "params"), ("scenario", "lookup"), ("pages", "lookup"), ("pages", "scenario")}
-CLIENT_AND_SERVER = ("parts", "methods", "loop", "simulate", "core", "params", "models", "deploy.wire")
+SAME_LAYER = {
+    ("models", "params"),
+    ("models", "lite0"),
+    ("models", "winograd"),
+    ("scenario", "lookup"),
+    ("pages", "lookup"),
+    ("pages", "scenario"),
+    ("pretrained", "scenario"),
+    ("cli", "cli_data"),
+}
+CLIENT_AND_SERVER = (
+    "parts",
+    "methods",
+    "loop",
+    "simulate",
+    "core",
+    "params",
+    "models",
+    "lite0",
+    "winograd",
+    "deploy.wire",
+)
 
 
 def modules() -> dict[str, Path]:

@@ -103,6 +103,25 @@ def test_weights_of_another_model_are_refused(tmp_path):
         build("resnet18", (3, 32, 32), 8, seed=0, weights=tmp_path / "noise.safetensors")
 
 
+def test_a_file_of_something_else_than_named_tensors_is_refused(tmp_path):
+    torch.save({"epoch": 3, "state_dict": {}}, tmp_path / "checkpoint.pth")
+    with pytest.raises(UserError, match=r"checkpoint.pth must hold nothing but tensors by name"):
+        build("mlp", (1, 8, 8), 2, seed=0, weights=tmp_path / "checkpoint.pth")
+
+
+def test_kernels_for_colour_are_summed_for_grey(tmp_path):
+    source = build("resnet18-imagenet", (3, 32, 32), 8, seed=3).module.state_dict()
+    torch.save(source, tmp_path / "weights.pth")
+    net = build("resnet18-imagenet", (1, 32, 32), 8, seed=0, weights=tmp_path / "weights.pth")
+    torch.testing.assert_close(net.module.state_dict()["conv1.weight"][:, 0], source["conv1.weight"].sum(dim=1))
+
+
+def test_a_linear_models_features_are_what_goes_in():
+    net = build("linear", (3, 4, 4), 2, seed=0)
+    images = torch.randn(5, 3, 4, 4)
+    assert torch.equal(net.features(images)[0], images.flatten(1))
+
+
 def test_a_users_own_function(tmp_path, monkeypatch):
     (tmp_path / "own_model.py").write_text(
         "from torch import nn\n"

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 from fedpca.catalogue import METHODS
 from fedpca.cli import shipped_experiments
 from fedpca.faults import SettingsError
-from fedpca.scenario import check_experiment, read_experiment, write_experiment
+from fedpca.scenario import check_experiment, read_experiment, read_settings, write_experiment
 
 
 def read(tmp_path, text: str, *changes: str):
@@ -35,12 +35,12 @@ def test_settings_are_frozen(tmp_path):
         read(tmp_path, "").rounds = 3
 
 
-@pytest.mark.parametrize("path", shipped_experiments().values(), ids=lambda path: path.stem)
-def test_shipped_experiments_are_valid_and_written_settings_read_back_equal(path, tmp_path):
-    experiment = read_experiment(path)
-    for settings in (experiment, experiment.cell(experiment.methods[0], 0)):
-        (tmp_path / "again.toml").write_text(write_experiment(settings))
-        assert read_experiment(tmp_path / "again.toml") == settings
+@pytest.mark.parametrize("name", shipped_experiments())
+def test_shipped_experiments_are_valid_and_written_settings_read_back_equal(name: str, tmp_path):
+    for experiment in read_settings(shipped_experiments()[name]).values():
+        for settings in (experiment, experiment.cell(experiment.methods[0], 0)):
+            (tmp_path / "again.toml").write_text(write_experiment(settings))
+            assert read_experiment(tmp_path / "again.toml") == settings
 
 
 def test_the_demo_is_20_clients_4_rare_4_mislabeled():
@@ -148,3 +148,112 @@ def test_a_cell_spells_out_its_method(small):
 def test_numbers_must_be_numbers():
     with pytest.raises(SettingsError, match="finite"):
         check_experiment({"training": {"lr": float("inf")}}, "x")
+
+
+SEVERAL = """
+rounds = 20
+methods = ["fedavg", "fedpca-d"]
+[data]
+clients = 10
+[noise]
+clients = 0.2
+labels = 1.0
+[method.fedpca-d]
+q = 2.0
+warmup = 4
+[setting."rho=.2 eta=1"]
+[setting."rho=.4 eta=.8"]
+noise = {clients = 0.4, labels = 0.8}
+[setting.long]
+rounds = 50
+methods = ["fedpca-d"]
+method.fedpca-d.q = 3.0
+"""
+
+
+def read_all(tmp_path, text: str, *changes: str, only: tuple[str, ...] = ()):
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return read_settings(path, changes, only)
+
+
+def refused(tmp_path, text: str, *changes: str, only: tuple[str, ...] = ()) -> str:
+    with pytest.raises(SettingsError) as caught:
+        read_all(tmp_path, text, *changes, only=only)
+    return str(caught.value)
+
+
+def test_settings_are_merged_deeply_over_the_rest_of_the_file(tmp_path):
+    settings = read_all(tmp_path, SEVERAL)
+    assert list(settings) == ["rho=.2 eta=1", "rho=.4 eta=.8", "long"]
+    plain = read(tmp_path, SEVERAL.partition("[setting")[0])
+    first, second, long = settings.values()
+    assert first == plain
+    assert second == plain.model_copy(update={"noise": plain.noise.model_copy(update={"clients": 0.4, "labels": 0.8})})
+    assert (long.rounds, long.methods, long.noise) == (50, ("fedpca-d",), plain.noise)
+    assert long.method == {"fedpca-d": {"q": 3.0, "warmup": 4}}
+    assert first.method == {"fedpca-d": {"q": 2.0, "warmup": 4}}
+
+
+def test_a_file_without_settings_is_one_experiment_without_a_name(tmp_path):
+    assert read_all(tmp_path, "rounds = 7") == {"": read(tmp_path, "rounds = 7")}
+
+
+def test_changes_are_on_top_of_every_setting(tmp_path):
+    changes = ("noise.labels=0.5", "rounds=9", "method.fedpca-d.warmup=3")
+    settings = read_all(tmp_path, SEVERAL, *changes)
+    assert [(own.noise.clients, own.noise.labels) for own in settings.values()] == [(0.2, 0.5), (0.4, 0.5), (0.2, 0.5)]
+    assert [own.rounds for own in settings.values()] == [9, 9, 9]
+    assert [own.method["fedpca-d"] for own in settings.values()] == [
+        {"q": 2.0, "warmup": 3},
+        {"q": 2.0, "warmup": 3},
+        {"q": 3.0, "warmup": 3},
+    ]
+
+
+def test_settings_are_chosen_by_name_in_the_files_order(tmp_path):
+    assert list(read_all(tmp_path, SEVERAL, only=("long", "rho=.2 eta=1"))) == ["rho=.2 eta=1", "long"]
+    message = refused(tmp_path, SEVERAL, only=("rho=.4",))
+    assert "mine.toml: there is no setting 'rho=.4' (did you mean 'rho=.4 eta=.8'?)" in message
+    assert "it has none, so leave --setting out" in refused(tmp_path, "rounds = 3", only=("long",))
+
+
+def test_a_fault_names_its_setting(tmp_path):
+    message = refused(tmp_path, SEVERAL + "training.lr = -1\nnoise.clints = 0.1")
+    assert len(message.splitlines()) == 2
+    for line in message.splitlines():
+        assert "mine.toml, setting 'long': " in line
+    assert "did you mean 'clients'?" in message
+    assert "setting 'long': rounds = 3, but fedpca-d warms up for 4" in refused(
+        tmp_path, SEVERAL, "rounds=3", only=("long",)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "needed"),
+    [
+        ("setting = 3", 'setting: needs tables such as [setting."rho=.2 eta=1"] (came: 3)'),
+        ("[setting]", "setting: needs tables such as"),
+        ("[setting]\na = 3", "setting 'a': input should be a table (came: 3)"),
+        ("[setting.'../a']\nrounds = 3", "setting '../a': its name should be letters"),
+        ("[setting.'']\nrounds = 3", "since it names a folder"),
+        ("[setting.a]\nname = 'b'", "setting 'a': a setting may change anything but name and setting: remove 'name'"),
+        ("[setting.a.setting.b]\nrounds = 3", "remove 'setting'"),
+    ],
+)
+def test_settings_that_are_none(tmp_path, text: str, needed: str):
+    assert needed in refused(tmp_path, text)
+
+
+def test_a_run_stands_in_one_setting_alone(tmp_path):
+    """Played twice it would count as another seed."""
+    one, two = (f"[setting.{name}]\nmethod.qfedavg.q = {q}\n" for name, q in (("one", 1.0), ("two", 2.0)))
+    sweep = f"methods = ['fedavg', 'qfedavg']\n{one}{two}"
+    message = refused(tmp_path, sweep)
+    assert "the settings 'one' and 'two' hold the same run, fedavg seed 0" in message
+    assert list(read_all(tmp_path, sweep + "methods = ['qfedavg']")) == ["one", "two"]
+    assert list(read_all(tmp_path, sweep, only=("two",))) == ["two"]
+
+
+def test_one_experiment_is_not_read_from_a_file_of_several(tmp_path):
+    assert "holds several settings (rho=.2 eta=1, rho=.4 eta=.8, long): read_settings" in refusal(tmp_path, SEVERAL)

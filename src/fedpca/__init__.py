@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedpca.params import params_of
     from fedpca.parts.joint import plus
     from fedpca.parts.robust import PerCoordinate
-    from fedpca.scenario import Experiment, read_experiment
+    from fedpca.scenario import Experiment, read_experiment, read_settings
     from fedpca.simulate import InProcess, Workers
 
 _HOMES = {
@@ -30,7 +30,7 @@ _HOMES = {
     "parts.robust": ("PerCoordinate",),
     "models": ("build",),
     "params": ("params_of",),
-    "scenario": ("Experiment", "read_experiment"),
+    "scenario": ("Experiment", "read_experiment", "read_settings"),
     "simulate": ("InProcess", "Workers"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -61,6 +61,7 @@ __all__ = [
     "play",
     "plus",
     "read_experiment",
+    "read_settings",
     "single",
 ]
 

@@ -338,17 +338,25 @@ DATASETS: dict[str, str] = {
     "digits": "1,797 grey 8x8 digits of scikit-learn, 10 classes; embedded, the default",
     "fashion-mnist": "70,000 grey 28x28 clothes, 10 classes; idx or parquet files, or a download",
     "cifar10": "60,000 colour 32x32 photographs, 10 classes; parquet, cifar-10-batches-py, or a download",
+    "rsna-ich": "25,000 of RSNA's brain CT slices at 224x224, haemorrhage or not; stage_2_train.csv with DICOM or PNG",
+    "isic-2019": "25,331 colour skin lesions at 224x224, 8 classes; ISIC's ground truth CSV with JPEG",
+    "ich-ct": "3,478 grey 128x128 brain CT slices, haemorrhage or not; parquet",
+    "isic2019-ham10000": "10,015 colour 200x150 skin lesions, ISIC's 8 classes, 4 centres; parquet",
     "NAME": "a folder of that name in the data folder: parquet files, images by class, or CSV with images",
     "PATH": "your own .npz, .parquet or .csv file, or a folder of those or of images by class",
 }
 
 MODELS: dict[str, str] = {
-    "mlp": "one hidden layer of 64; for 8x8 digits and for speed",
+    "linear": "features straight into the last layer; for a backbone's",
+    "mlp": "one hidden layer of 64; for 8x8 digits, a backbone's features, and speed",
+    "mlp-16": "one hidden layer of 16: too small to serve all kinds of clients equally well",
     "cnn-small": "two convolutions and a hidden layer, for images of 8x8 to 32x32",
     "resnet18": "ResNet-18 with the CIFAR stem (3x3, no pooling), for 32x32",
-    "resnet18-imagenet": "ResNet-18 with the ImageNet stem (7x7, pooling); takes torchvision's weights",
+    "resnet18-imagenet": "ResNet-18 with the ImageNet stem (7x7, pooling); takes torchvision's ImageNet weights",
+    "efficientnet-lite0": "EfficientNet-Lite0, 4.7 M weights; takes published ImageNet weights (extra lite0)",
     "PACKAGE.MODULE:FUNCTION": "your own: function(shape, classes) returning an nn.Module; shape is (C, H, W)",
 }
+Pretrained = Literal["resnet18-imagenet", "efficientnet-lite0"]  # have published ImageNet weights
 
 Corruption = Literal[
     "gaussian_noise",
@@ -363,3 +371,5 @@ Corruption = Literal[
     "jpeg",
     "pixelate",
 ]
+
+Augmentation = Literal["none", "crop-flip", "affine-flip"]

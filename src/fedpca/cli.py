@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from fedpca import __version__
+from fedpca.cli_data import app as data_app
 from fedpca.faults import SettingsError, UserError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ app = typer.Typer(
     help="Train one model with many data owners of whom some are rare and some have wrong labels.",
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 130 interrupted.",
 )
+app.add_typer(data_app, name="data")
 
 Out = Annotated[Path | None, typer.Option(help="Folder for the runs.  [default: runs/NAME]", show_default=False)]
 WorkersOption = Annotated[
@@ -47,10 +49,10 @@ def demo(
 ) -> None:
     """Compare four methods on the embedded digits federation; takes about two minutes, repeated it shows the table."""
     from fedpca.console import run_all
-    from fedpca.scenario import read_experiment
+    from fedpca.scenario import read_settings
 
-    experiment = read_experiment(shipped_experiments()["demo"])
-    run_all(experiment, out, 1, workers, resume=True, data_dir=None, again="the same command")
+    settings = read_settings(shipped_experiments()["demo"])
+    run_all(settings, out, 1, workers, resume=True, data_dir=None, again="the same command")
 
 
 @app.command()
@@ -58,6 +60,9 @@ def run(
     experiment: Annotated[
         str, typer.Argument(metavar="EXPERIMENT", help="A settings file, or a name of `fedpca list experiments`.")
     ],
+    setting: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Run only this setting of the file; may be repeated.")
+    ] = None,
     method: Annotated[list[str] | None, typer.Option(help="Run only this method; may be repeated.")] = None,
     seed: Annotated[list[int] | None, typer.Option(help="Run only this seed; may be repeated.")] = None,
     change: Annotated[
@@ -85,14 +90,14 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Run every method and seed of an experiment, then show the table."""
+    """Run every setting, method and seed of an experiment, then show the tables."""
     from fedpca.console import run_all
-    from fedpca.scenario import read_experiment
+    from fedpca.scenario import read_settings
 
     lists = [f"methods={json.dumps(method)}"] * bool(method) + [f"seeds={json.dumps(seed)}"] * bool(seed)
-    settings = read_experiment(_settings_file(experiment), [*(change or []), *lists])
-    again = "the same command with --resume"
-    run_all(settings, out or Path("runs") / settings.name, jobs, workers, resume, data_dir, again, log_to or ())
+    settings = read_settings(_settings_file(experiment), [*(change or []), *lists], setting or ())
+    again, name = "the same command with --resume", next(iter(settings.values())).name
+    run_all(settings, out or Path("runs") / name, jobs, workers, resume, data_dir, again, log_to or ())
 
 
 @app.command()
@@ -178,10 +183,12 @@ def main() -> None:
 
 
 def shipped_experiments() -> dict[str, Path]:
-    """The settings files that come with the package, by name."""
+    """The settings files that come with the package, by name; those in folders, such as lite/fashion, last."""
     package = Path(__file__).parent
-    folder = next((f for f in (package / "experiments", package.parents[1] / "experiments") if f.is_dir()), package)
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    installed, checkout = package / "experiments", package.parents[1] / "experiments"
+    folder = installed if installed.is_dir() else checkout
+    paths = sorted(folder.rglob("*.toml"), key=lambda path: (len(path.parts), path))
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
 
 
 def _settings_file(name: str) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from fedpca.faults import UserError
 
 if TYPE_CHECKING:
-    from fedpca.experiment import Cell
+    from fedpca.experiment import Cell, Prepared
     from fedpca.record import Line
     from fedpca.results.runs import Run
     from fedpca.results.table import Results
@@ -26,7 +26,7 @@ err = Console(stderr=True)
 
 
 def run_all(
-    experiment: Experiment,
+    settings: Mapping[str, Experiment],
     out: Path,
     jobs: int,
     workers: int | None,
@@ -42,15 +42,15 @@ def run_all(
     from fedpca.results.table import tabulate
     from fedpca.trackers import choose
 
-    trackers = choose(log_to, out, experiment.name)
-    cells = engine.cells(experiment, out)
+    trackers = choose(log_to, out, next(iter(settings.values())).name)
+    cells = engine.cells_of_all(settings, out)
     for cell in cells:
         engine.check_folder(cell, resume)
     todo = [cell for cell in cells if not engine.is_done(cell)]
     if finished := len(cells) - len(todo):
         err.print(f"{finished} of {len(cells)} runs were finished before, in {out}", markup=False)
     try:
-        _play(experiment, todo, jobs, workers, data_dir, trackers)
+        _play(todo, jobs, workers, data_dir, trackers)
     except KeyboardInterrupt:
         err.print(f"stopped; {again} goes on from the last checkpoint in {out}", markup=False)
         raise typer.Exit(130) from None
@@ -62,12 +62,7 @@ def run_all(
 
 
 def _play(
-    experiment: Experiment,
-    todo: Sequence[Cell],
-    jobs: int,
-    workers: int | None,
-    data_dir: Path | None,
-    trackers: Sequence[Tracker],
+    todo: Sequence[Cell], jobs: int, workers: int | None, data_dir: Path | None, trackers: Sequence[Tracker]
 ) -> None:
     """Prepares the data and runs the cells, one after another or in several processes."""
     from fedpca import experiment as engine
@@ -76,15 +71,8 @@ def _play(
 
     if not todo:
         return
-    with _decoding() as progress:
-        dataset, federation = engine.prepare(experiment, data_dir, progress)
-    if dataset.skipped:
-        first, rest = dataset.skipped[0], len(dataset.skipped) - 1
-        err.print(f"skipped an unreadable image: {first}" + (f" (and {rest} more)" if rest else ""), markup=False)
-    jobs = min(jobs, len(todo))
-    count = workers or engine.default_workers(experiment, federation, jobs)
-    how = engine.plan(experiment, federation, jobs, count)
-    err.print(f"{len(federation.shards)} clients; {how}", markup=False, soft_wrap=True)
+    jobs, prepared = min(jobs, len(todo)), engine.Prepared(data_dir)
+    counts = _planned(todo, jobs, workers, prepared)
     with tracking(trackers, todo, _tell) as log, _Progress(todo) as show_round:
 
         def watch(cell: Cell, line: Line) -> None:
@@ -92,11 +80,42 @@ def _play(
             log(cell, line)
 
         if jobs > 1:
-            del dataset, federation  # decoded and found good; every process makes its own
-            run_cells(experiment, todo, jobs, count, data_dir, watch)
+            prepared.kept.clear()  # decoded and found good; every process makes its own
+            run_cells(todo, jobs, counts, data_dir, watch)
             return
         for cell in todo:
-            engine.run_cell(cell, dataset, federation, count, watch)
+            engine.run_cell(cell, *prepared.of(cell), counts[cell.setting], watch)
+
+
+def _planned(todo: Sequence[Cell], jobs: int, workers: int | None, prepared: Prepared) -> dict[str, int]:
+    """The workers of each setting; says how it will be played, and finds faults of all before any is."""
+    firsts = {cell.setting: cell for cell in reversed(todo)}  # the first to be played comes last: its data are kept
+    plans = {setting: _plan(cell, jobs, workers, prepared) for setting, cell in firsts.items()}
+    alike: dict[str, list[str]] = {}
+    for setting, (_, words) in reversed(plans.items()):
+        alike.setdefault(words, []).append(setting)
+    for words, settings in alike.items():
+        named = f"all {len(settings)} settings" if len(alike) == 1 and len(settings) > 3 else "; ".join(settings)
+        _tell(f"{named}: {words}" if any(settings) else words)
+    return {setting: count for setting, (count, _) in plans.items()}
+
+
+def _plan(cell: Cell, jobs: int, workers: int | None, prepared: Prepared) -> tuple[int, str]:
+    """The workers of one setting, and in words how it will be played; a fault names the setting."""
+    from fedpca import experiment as engine
+
+    try:
+        with _decoding() as progress:
+            dataset, federation = prepared.of(cell, progress)
+        count = workers or engine.default_workers(cell.settings, federation, jobs)
+        how = engine.plan(cell.settings, federation, jobs, count)
+    except UserError as error:
+        if not cell.setting:
+            raise
+        raise UserError(f"setting {cell.setting!r}: {error}") from None
+    skipped = f"\nskipped an unreadable image: {dataset.skipped[0]}" if dataset.skipped else ""
+    more = f" (and {len(dataset.skipped) - 1} more)" if len(dataset.skipped) > 1 else ""
+    return count, f"{len(federation.shards)} clients; {how}{skipped}{more}"
 
 
 def show(tables: Sequence[Results]) -> None:
@@ -180,7 +199,7 @@ class _Progress:
     def on_round(self, cell: Cell, line: Line) -> None:
         """Moves the bar, and says once per run and client whose answers are left out."""
         self.rounds[cell.folder] = line["round"]
-        name = f"{cell.method} seed {cell.seed} round {line['round']}/{cell.settings.rounds}"
+        name = f"{cell.name} round {line['round']}/{cell.settings.rounds}"
         scores = self.scores[cell.folder] = _scores(line) or self.scores.get(cell.folder, "")
         self.bar.update(self.task, completed=sum(self.rounds.values()), description=name, scores=scores)
         for client, reason in line["left_out"].items():

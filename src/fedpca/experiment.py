@@ -6,13 +6,14 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 
 from fedpca import record
+from fedpca.backbone import with_features
 from fedpca.core import ClientId, Server
 from fedpca.data.datasets import Dataset, load
 from fedpca.data.federation import Federation, federate
@@ -24,6 +25,7 @@ from fedpca.methods import base, compose
 from fedpca.models import build, usable
 from fedpca.params import layout_of, params_of
 from fedpca.parts.team import SIZE, SMALL, can_team
+from fedpca.pretrained import weights_of
 from fedpca.record import Line
 from fedpca.scenario import Experiment, leaves, read_experiment, write_experiment
 from fedpca.scores import fairness_robustness, headline
@@ -32,10 +34,11 @@ from fedpca.simulate import InProcess, Workers
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of an experiment: one method, one seed, one folder."""
+    """One run of an experiment: one setting, one method, one seed, one folder."""
 
     settings: Experiment  # of this run alone, complete
     folder: Path
+    setting: str = ""  # its name, where the experiment has several
 
     @property
     def method(self) -> str:
@@ -47,17 +50,34 @@ class Cell:
         """The seed of model and training."""
         return self.settings.seeds[0]
 
+    @property
+    def name(self) -> str:
+        """What tells it from the experiment's other runs, in words."""
+        return f"{self.setting}: " * bool(self.setting) + f"{self.method} seed {self.seed}"
+
 
 Watch = Callable[[Cell, Line], None]  # told of every round
+# settings that say nothing of the data; where in doubt one is not among them, and the data are made once more
+APART = {"methods", "method", "seeds", "rounds", "participation", "checkpoint_every"}
 
 
-def cells(experiment: Experiment, out: Path) -> list[Cell]:
-    """Every run of an experiment, seed by seed, so that all methods have a result early."""
+def cells(experiment: Experiment, out: Path, setting: str = "") -> list[Cell]:
+    """Every run of one setting, seed by seed, so that all methods have a result early."""
     return [
-        Cell(experiment.cell(method, seed), out / method.replace(":", "-") / f"seed-{seed}")
+        Cell(experiment.cell(method, seed), out / setting / method.replace(":", "-") / f"seed-{seed}", setting)
         for seed in experiment.seeds
         for method in experiment.methods
     ]
+
+
+def cells_of_all(settings: Mapping[str, Experiment], out: Path) -> list[Cell]:
+    """Every run of every setting: seed by seed, so that all have a result early, then setting by setting.
+
+    The methods of a setting follow one another, so that its federation is made once per seed.
+    """
+    every = [cell for name, experiment in settings.items() for cell in cells(experiment, out, name)]
+    seeds = list(dict.fromkeys(cell.seed for cell in every))
+    return sorted(every, key=lambda cell: seeds.index(cell.seed))
 
 
 def is_done(cell: Cell) -> bool:
@@ -82,8 +102,25 @@ def prepare(
 ) -> tuple[Dataset, Federation]:
     """The experiment's data, the same for every cell."""
     usable(experiment.device)
+    weights_of(experiment.model, progress)  # now: the wrong file is better refused before an hour of decoding
     dataset = load(experiment.data, data_dir, progress=progress)
-    return dataset, federate(experiment, dataset)
+    return dataset, with_features(federate(experiment, dataset), experiment.model, experiment.device, progress)
+
+
+@dataclass
+class Prepared:
+    """The data of the cell that asked last, kept as long as the next one needs the same."""
+
+    data_dir: Path | None = None
+    kept: dict[str, tuple[Dataset, Federation]] = field(default_factory=dict)  # one at most
+
+    def of(self, cell: Cell, progress: Callable[[int, int], None] | None = None) -> tuple[Dataset, Federation]:
+        """The cell's dataset and federation."""
+        key = cell.settings.model_dump_json(exclude=APART)
+        if key not in self.kept:
+            self.kept.clear()  # first: two might not fit into memory
+            self.kept[key] = prepare(cell.settings, self.data_dir, progress)
+        return self.kept[key]
 
 
 def default_workers(experiment: Experiment, federation: Federation, jobs: int = 1) -> int:
@@ -133,7 +170,7 @@ def run_cell(cell: Cell, dataset: Dataset, federation: Federation, workers: int,
 @contextmanager
 def _workers(cell: Cell, federation: Federation, count: int) -> Iterator[Workers]:
     model, classes = cell.settings.model, len(federation.classes)
-    place = (federation.shape, classes, cell.seed, model.weights, cell.settings.device)
+    place = (federation.shape, classes, cell.seed, weights_of(model), cell.settings.device)
     crew = Workers([build(model.name, *place) for _ in range(count)])
     try:
         yield crew
@@ -148,7 +185,8 @@ def _begin(cell: Cell, dataset: Dataset, federation: Federation, clients: InProc
         record.keep_rounds(cell.folder, server.round)
         clients.memory.update(memory)
         return server
-    record.write_json(cell.folder / record.ABOUT, about(dataset, federation))
+    named = {"setting": cell.setting} if cell.setting else {}
+    record.write_json(cell.folder / record.ABOUT, {**named, **about(dataset, federation)})
     record.write_whole(cell.folder / record.ROUNDS, "")
     record.write_whole(cell.folder / record.SETTINGS, write_experiment(cell.settings))
     return fresh

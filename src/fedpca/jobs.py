@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -19,7 +19,6 @@ from fedpca import experiment as engine
 from fedpca.experiment import Cell, Watch
 from fedpca.faults import RunError, UserError
 from fedpca.record import Line
-from fedpca.scenario import Experiment
 
 THREADS = "OMP_NUM_THREADS"  # of a kernel; clients are what a process works on at the same time
 
@@ -49,11 +48,14 @@ class Job:
 
 
 def run_cells(
-    experiment: Experiment, cells: Sequence[Cell], jobs: int, workers: int, data_dir: Path | None, watch: Watch
+    cells: Sequence[Cell], jobs: int, workers: Mapping[str, int], data_dir: Path | None, watch: Watch
 ) -> None:
-    """Plays cells to their end in so many processes, the next one for whoever is free; no process outlives the call."""
+    """Plays cells to their end in so many processes, the next one for whoever is free; no process outlives the call.
+
+    `workers` are those of each process, by the name of the setting.
+    """
     todo = iter(cells)
-    with _started(experiment, jobs, workers, data_dir) as team:
+    with _started(jobs, workers, data_dir) as team:
         busy = list(team)
         while busy:
             ready = wait([job.pipe for job in busy])
@@ -91,19 +93,19 @@ def _obituary(job: Job) -> str:
     code = job.process.exitcode or 0
     how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
     cause = " (if memory ran out, fewer --jobs need less)" if code == -9 else ""
-    where = f"while it played {job.cell.method} seed {job.cell.seed}" if job.cell else "before its first run"
+    where = f"while it played {job.cell.name}" if job.cell else "before its first run"
     return f"a worker process died {how}{cause} {where}: --resume goes on from the last checkpoint"
 
 
 @contextmanager
-def _started(experiment: Experiment, jobs: int, workers: int, data_dir: Path | None) -> Iterator[list[Job]]:
+def _started(jobs: int, workers: Mapping[str, int], data_dir: Path | None) -> Iterator[list[Job]]:
     """Processes that wait for cells; killed if this ends by an exception, which run folders survive."""
     spawn, team = multiprocessing.get_context("spawn"), list[Job]()
     try:
         with _inherited():
             for _ in range(jobs):
                 pipe, theirs = spawn.Pipe()
-                process = spawn.Process(target=_work, args=(theirs, experiment, workers, data_dir), daemon=True)
+                process = spawn.Process(target=_work, args=(theirs, workers, data_dir), daemon=True)
                 process.start()
                 theirs.close()  # else a dead process would leave the pipe open
                 team.append(Job(process, pipe))
@@ -163,14 +165,14 @@ def _blocked() -> Iterator[None]:
 # In the other process
 
 
-def _work(pipe: Connection, experiment: Experiment, workers: int, data_dir: Path | None) -> None:
+def _work(pipe: Connection, workers: Mapping[str, int], data_dir: Path | None) -> None:
     """Plays the cells that the parent sends until there are none; what goes wrong is told to it, not printed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be inherited
     Thread(target=_end_with_parent, daemon=True).start()
     try:
-        dataset, federation = engine.prepare(experiment, data_dir)
+        prepared = engine.Prepared(data_dir)
         while cell := _next_cell(pipe):
-            engine.run_cell(cell, dataset, federation, workers, lambda _, line: pipe.send(line))
+            engine.run_cell(cell, *prepared.of(cell), workers[cell.setting], lambda _, line: pipe.send(line))
     except UserError as error:
         _tell(pipe, Fault(str(error), mendable=True))
     except BaseException:  # SystemExit too: a model's code that ends the process ends the experiment

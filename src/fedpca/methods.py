@@ -29,7 +29,7 @@ from fedpca.core import Diagnose, Method, Recipe, ReportPart, Select, Stage
 from fedpca.faults import UserError
 from fedpca.lookup import outside, parse
 from fedpca.parts.aggregate import WeightedMean, WithoutTheMislabeled
-from fedpca.parts.augment import CropFlip, Mixup, unblended, unchanged
+from fedpca.parts.augment import AUGMENTATIONS, Mixup, unblended, unchanged
 from fedpca.parts.cohort import Sampled, everyone
 from fedpca.parts.contribution import ByContribution, accuracy_without_own, keep_state
 from fedpca.parts.diagnose import InTurn, NameGroups, remember
@@ -105,7 +105,7 @@ def training(experiment: Experiment) -> LocalTraining:
         Descent(settings.optimizer, settings.lr, settings.momentum, settings.weight_decay),
         batch=settings.batch,
         epochs=settings.epochs,
-        augment=CropFlip() if settings.augment == "crop-flip" else unchanged,
+        augment=AUGMENTATIONS[settings.augment],
         loss=LogitAdjusted() if settings.logit_adjustment else cross_entropy,
     )
 

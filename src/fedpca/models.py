@@ -6,6 +6,8 @@ import copy
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from math import prod
 from pathlib import Path
 
 import torch
@@ -15,7 +17,9 @@ from fedpca.catalogue import MODELS
 from fedpca.chance import seed_of
 from fedpca.core import Net
 from fedpca.faults import UserError
+from fedpca.lite0 import Lite0
 from fedpca.params import flatten, moved
+from fedpca.winograd import Conv3x3
 
 Shape = tuple[int, int, int]  # channels, height, width
 Factory = Callable[[Shape, int], nn.Module]
@@ -34,12 +38,12 @@ def build(name: str, shape: Shape, classes: int, seed: int, weights: Path | None
         module = factory(shape, classes)
     if not isinstance(module, nn.Module):
         raise UserError(f"model {name!r} must return an nn.Module, came {type(module).__name__}")
+    head = last_linear(module, classes)
     if weights is not None:
-        load_pretrained(module, weights)
+        load_pretrained(module, weights, head)
     module = module.float().eval()
     draws = draws_in_forward(module, shape)
-    module = module.to(device)
-    return flatten(module, last_linear(module, classes), draws, Scaling.for_channels(shape[0], device))
+    return flatten(module.to(device), head, draws, _scaling(name, shape[0], device))
 
 
 def usable(device: str) -> str:
@@ -63,6 +67,11 @@ class Scaling:
     def for_channels(channels: int, device: str = "cpu") -> Scaling:
         """ImageNet's mean and deviation for colour, as the compared methods use; 1/2 and 1/4 for anything else."""
         mean, std = (IMAGENET_MEAN, IMAGENET_STD) if channels == 3 else ((0.5,) * channels, (0.25,) * channels)
+        return Scaling.by(mean, std, device)
+
+    @staticmethod
+    def by(mean: tuple[float, ...], std: tuple[float, ...], device: str) -> Scaling:
+        """The mean and deviation of each channel, white being 1, as 0 and 1."""
         spread = torch.tensor(std).view(-1, 1, 1)
         shift = -torch.tensor(mean).view(-1, 1, 1) / spread
         return Scaling((1 / (255 * spread)).to(device), shift.to(device))
@@ -74,6 +83,13 @@ class Scaling:
         if images.dtype != torch.uint8:
             return images.to(torch.float32, memory_format=layout)
         return images.to(torch.float32, memory_format=layout).mul_(self.factor).add_(self.shift)
+
+
+def _scaling(name: str, channels: int, device: str) -> Scaling:
+    """What the model's published weights were trained on: EfficientNet-Lite0's on (x - 127) / 128."""
+    if name == "efficientnet-lite0":
+        return Scaling.by((127 / 255,) * channels, (128 / 255,) * channels, device)
+    return Scaling.for_channels(channels, device)
 
 
 def last_linear(module: nn.Module, classes: int) -> nn.Linear:
@@ -101,7 +117,7 @@ def draws_in_forward(module: nn.Module, shape: Shape) -> bool:
     return drawn
 
 
-def load_pretrained(module: nn.Module, path: Path) -> None:
+def load_pretrained(module: nn.Module, path: Path, head: nn.Linear) -> None:
     """Fills a model from a file of named tensors; a last layer made for other classes is left as drawn."""
     try:
         if path.suffix == ".safetensors":
@@ -112,18 +128,33 @@ def load_pretrained(module: nn.Module, path: Path) -> None:
             tensors = torch.load(path, map_location="cpu", weights_only=True)  # tensors only: runs no code
     except Exception as error:
         raise UserError(f"model.weights: cannot read {path}: {error}") from None
+    if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
+        raise UserError(f"model.weights: {path} must hold nothing but tensors by name, as `state_dict` gives them")
     own = module.state_dict()
-    fitting = {name: tensor for name, tensor in tensors.items() if name in own and own[name].shape == tensor.shape}
-    left = [name for name in own if name not in fitting and not name.startswith(("fc.", "head."))]
+    given = {name: _for_grey(tensor, own[name]) for name, tensor in tensors.items() if name in own}
+    fitting = {name: tensor for name, tensor in given.items() if own[name].shape == tensor.shape}
+    drawn = {name for name, weight in module.named_parameters() if weight is head.weight or weight is head.bias}
+    left = [name for name in own if name not in fitting and name not in drawn]
     if left:
         raise UserError(f"model.weights: {path} has no fitting {left[0]!r} ({len(left)} of {len(own)} tensors missing)")
     module.load_state_dict(fitting, strict=False)
 
 
-def mlp(shape: Shape, classes: int) -> nn.Module:
-    """One hidden layer of 64."""
+def _for_grey(tensor: Tensor, own: Tensor) -> Tensor:
+    """The kernels of a first convolution for colour, summed where it gets grey: as if all three colours were equal."""
+    grey = tensor.ndim == own.ndim == 4 and (tensor.shape[1], own.shape[1]) == (3, 1)
+    return tensor.sum(dim=1, keepdim=True) if grey else tensor
+
+
+def linear(shape: Shape, classes: int) -> nn.Module:
+    """No hidden layer: what goes in are the features."""
     channels, height, width = shape
-    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, 64), nn.ReLU(), nn.Linear(64, classes))
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, classes))
+
+
+def mlp(shape: Shape, classes: int, hidden: int = 64) -> nn.Module:
+    """One hidden layer."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
 
 def cnn_small(shape: Shape, classes: int) -> nn.Module:
@@ -153,9 +184,11 @@ class Block(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.conv1 = (
+            Conv3x3(inputs, outputs) if stride == 1 else nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        )
         self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.conv2 = Conv3x3(outputs, outputs)
         self.bn2 = nn.BatchNorm2d(outputs)
         self.downsample = (
             nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
@@ -196,10 +229,13 @@ class ResNet18(nn.Module):
 
 
 FACTORIES: dict[str, Factory] = {
+    "linear": linear,
     "mlp": mlp,
+    "mlp-16": partial(mlp, hidden=16),
     "cnn-small": cnn_small,
     "resnet18": lambda shape, classes: ResNet18(shape[0], classes, imagenet_stem=False),
     "resnet18-imagenet": lambda shape, classes: ResNet18(shape[0], classes, imagenet_stem=True),
+    "efficientnet-lite0": lambda shape, classes: Lite0(shape[0], classes),
 }
 
 

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from itertools import product
 from math import floor
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal, cast, get_args
 
 import tomli_w
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from fedpca.catalogue import MODELS, Corruption, Count, NonNegative, Positive, Settings, Share
+from fedpca.catalogue import MODELS, Augmentation, Corruption, Count, NonNegative, Positive, Pretrained, Settings, Share
 from fedpca.faults import SettingsError, nearest
 from fedpca.lookup import entry, parse
 
 Table = dict[str, object]  # what a TOML table holds
+NAME = r"^\w[\w .,+=-]*$"  # of an experiment and of a setting: both name folders
+IMAGENET = Path("imagenet")  # as `model.weights`: those published for the model
 PLAIN = {  # pydantic's words for Python's types, in TOML's
     "tuple_type": 'input should be a list, such as ["fedavg"]',
     "model_type": "input should be a table",
     "dict_type": "input should be a table",
     "string_pattern_mismatch": "input should be letters, digits, spaces and . , + = - _, since it names a folder",
 }
+Shares = Annotated[  # a list of shares, or one
+    tuple[Share, ...], BeforeValidator(lambda came: came if isinstance(came, list | tuple) else [came])
+]
 
 
 class DataSettings(Settings):
@@ -39,6 +47,7 @@ class DataSettings(Settings):
     train_images: Count | None = None  # use only so many, drawn at random; all if not given
     test_images: Count | None = None
     test_share: Annotated[float, Field(gt=0, lt=1)] = 0.2  # of data that come without a test part
+    validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.0  # of the training images of each class, set aside
     image_column: str = "image"
     label_column: str = "label"
     image_root: Path | None = None  # where the paths of a CSV start; the CSV's own folder if not given
@@ -62,7 +71,7 @@ class RareSettings(Settings):
     severity: Annotated[int, Field(ge=1, le=5)] = 3
     table: Literal["imagenet", "cifar"] = "imagenet"  # whose published constants a severity stands for
     sigma: NonNegative | None = None  # in place of table and severity; noise and Gaussian blur only
-    clean: Share = 0.0  # share of each rare client's images that stay clean
+    clean: Shares = (0.0,)  # of a rare client's images stay clean: one share for all of them, or one each
 
     @model_validator(mode="after")
     def _sigma_has_a_meaning(self) -> RareSettings:
@@ -79,7 +88,7 @@ class NoiseSettings(Settings):
     labels: Share = 0.0  # eta: share of each such client's labels
     mode: Literal["exclusive", "inclusive"] = "exclusive"  # exact count and never the true class, or each by chance
     kind: Literal["symmetric", "pair"] = "symmetric"  # any other class, or the next one
-    where: Literal["common", "anywhere"] = "common"  # which clients may be mislabeled
+    where: Literal["common", "anywhere", "evenly"] = "common"  # who may be mislabeled; evenly: of both kinds alike
 
     @model_validator(mode="after")
     def _both_or_neither(self) -> NoiseSettings:
@@ -92,7 +101,21 @@ class ModelSettings(Settings):
     """The network; its name, or `package.module:function` of your own."""
 
     name: str = "cnn-small"
-    weights: Path | None = None  # .safetensors or torchvision's .pth to start from
+    weights: Path | None = None  # .safetensors or torchvision's .pth to start from; "imagenet": the published ones
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")] | None = None  # of that file
+    backbone: Pretrained | None = None  # frozen, with ImageNet weights: the model is trained on its features
+    backbone_size: Annotated[int, Field(ge=32)] = 224  # side of the square that images are resized to for it
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> ModelSettings:
+        if self.sha256 and not self.weights:
+            raise ValueError("model.sha256 is that of the file model.weights, which is not given")
+        published = get_args(Pretrained)
+        if self.weights == IMAGENET and self.name not in published:
+            raise ValueError(f'model.weights = "imagenet" is for {" and ".join(published)}, not for {self.name}')
+        if self.backbone and ":" not in self.name and self.name not in ("linear", "mlp", "mlp-16"):
+            raise ValueError(f"model.backbone gives features to linear, mlp or a model of your own, not to {self.name}")
+        return self
 
 
 class TrainingSettings(Settings):
@@ -104,7 +127,7 @@ class TrainingSettings(Settings):
     weight_decay: NonNegative = 5e-4
     batch: Annotated[int, Field(ge=2)] = 64
     epochs: Count = 1
-    augment: Literal["none", "crop-flip"] = "none"
+    augment: Augmentation = "none"
     logit_adjustment: bool = False  # cross-entropy of f(x) + log of each class's share among the client's labels
 
 
@@ -113,13 +136,15 @@ class EvaluationSettings(Settings):
 
     every: Count = 1  # rounds; the last `last_rounds` are always tested
     last_rounds: Count = 5  # over which results are averaged
+    on: Literal["test", "validation"] = "test"  # images of the test part, or those of data.validation_share
+    accuracy: Literal["acc", "bacc"] = "acc"  # what the tables show as accuracy: plain, or the mean over the classes
     features: Annotated[int, Field(ge=0)] = 0  # images per client whose features are saved at the end; 0: none
 
 
 class Experiment(Settings):
     """Everything that determines an experiment's numbers."""
 
-    name: Annotated[str, Field(pattern=r"^\w[\w .,+=-]*$")] = "experiment"  # also of its folder
+    name: Annotated[str, Field(pattern=NAME)] = "experiment"  # also of its folder
     rounds: Count = 60
     methods: tuple[str, ...] = ("fedavg",)
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0, 1, 2)
@@ -141,6 +166,19 @@ class Experiment(Settings):
             raise ValueError("needs at least one entry, and none twice")
         return values
 
+    @model_validator(mode="after")
+    def _validation_has_images(self) -> Experiment:
+        if self.evaluation.on == "validation" and self.data.validation_share == 0:
+            raise ValueError('evaluation.on = "validation" needs a data.validation_share above 0, such as 0.1')
+        return self
+
+    @model_validator(mode="after")
+    def _features_are_no_images(self) -> Experiment:
+        if self.model.backbone and self.training.augment != "none":
+            came = f"training.augment = {self.training.augment!r}"
+            raise ValueError(f'{came}, but with model.backbone clients have no images to change: set it to "none"')
+        return self
+
     def settings_of(self, method: str) -> Settings:
         """The settings of one method, checked, with its defaults for what the file does not say."""
         return entry(method).settings.model_validate(self.method.get(method, {}))
@@ -158,17 +196,88 @@ class Experiment(Settings):
 
 def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
     """The settings in a file, with `key=value` changes on top; its name is the file's unless it gives one."""
+    settings = read_settings(path, changes)
+    if "" not in settings:
+        raise SettingsError(f"{path} holds several settings ({', '.join(settings)}): read_settings reads them")
+    return settings[""]
+
+
+def read_settings(path: Path, changes: Sequence[str] = (), only: Sequence[str] = ()) -> dict[str, Experiment]:
+    """What a file holds, by name: each `[setting.NAME]` over the rest of the file, changes on top; `only` those named.
+
+    A file without such tables holds one experiment, named "".
+    """
+    table = {"name": path.stem, **_parsed(path)}
+    tables = _chosen(_setting_tables(table.pop("setting", None), str(path)), only, str(path))
+    settings = {}
+    for name, own in tables.items():
+        whole = deepcopy(_merged(table, own))
+        for change in changes:
+            _apply(change, whole)
+        settings[name] = check_experiment(whole, f"{path}, setting {name!r}" if name else str(path))
+    _refuse_twins(settings, str(path))
+    return settings
+
+
+def _parsed(path: Path) -> Table:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingsError(f"there is no settings file {path}") from None
     except OSError as error:
         raise SettingsError(f"the settings file {path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from None
-    for change in changes:
-        _apply(change, table)
-    return check_experiment({"name": path.stem, **table}, str(path))
+
+
+def _setting_tables(found: object, source: str) -> dict[str, Table]:
+    """The `[setting.NAME]` tables by name; one without changes, named "", for a file that has none."""
+    if found is None:
+        return {"": {}}
+    if not isinstance(found, dict) or not found:
+        raise SettingsError(f'{source}: setting: needs tables such as [setting."rho=.2 eta=1"] (came: {found!r})')
+    for name, own in found.items():
+        where = f"{source}, setting {name!r}"
+        if not re.fullmatch(NAME, name):
+            raise SettingsError(f"{where}: its name {PLAIN['string_pattern_mismatch'].removeprefix('input ')}")
+        if not isinstance(own, dict):
+            raise SettingsError(f"{where}: {PLAIN['dict_type']} (came: {own!r})")
+        if fixed := [key for key in ("name", "setting") if key in own]:
+            raise SettingsError(f"{where}: a setting may change anything but name and setting: remove {fixed[0]!r}")
+    return found
+
+
+def _chosen(tables: dict[str, Table], only: Sequence[str], source: str) -> dict[str, Table]:
+    """The tables of these names, or all without a name, in the file's order."""
+    for name in only:
+        if name not in tables or not name:
+            there = [known for known in tables if known]
+            none = "" if there else "; it has none, so leave --setting out"
+            raise SettingsError(f"{source}: there is no setting {name!r}{nearest(name, there)}{none}")
+    return {name: own for name, own in tables.items() if not only or name in only}
+
+
+def _merged(below: Table, above: Table) -> Table:
+    """Both tables in one, deeply; where both have a value, that of `above`."""
+    both = dict(below)
+    for key, value in above.items():
+        under = both.get(key)
+        both[key] = _merged(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+    return both
+
+
+def _refuse_twins(settings: Mapping[str, Experiment], source: str) -> None:
+    """Refuses a run that two settings hold: in a table it would count as another seed."""
+    holders: dict[str, str] = {}
+    for name, experiment in settings.items() if len(settings) > 1 else ():
+        for method, seed in product(experiment.methods, experiment.seeds):
+            run = experiment.cell(method, seed).model_dump_json()
+            if run in holders:
+                raise SettingsError(
+                    f"{source}: the settings {holders[run]!r} and {name!r} hold the same run, {method} seed {seed}: "
+                    "take the method out of one of them, or choose one with --setting"
+                )
+            holders[run] = name
 
 
 def check_experiment(table: Table, source: str) -> Experiment:

@@ -136,8 +136,8 @@ def settings_of(cell: Cell) -> dict[str, str | float | bool]:
 
 
 def name_of(cell: Cell) -> str:
-    """method/seed-N, as the run folder ends."""
-    return "/".join(cell.folder.parts[-2:])
+    """method/seed-N, as the run folder ends, below the setting where there are several."""
+    return "/".join(filter(None, (cell.setting, *cell.folder.parts[-2:])))
 
 
 # What --log-to names

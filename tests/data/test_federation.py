@@ -4,8 +4,8 @@ import torch
 
 from fedpca.data.cache import Dataset, Part
 from fedpca.data.datasets import load
-from fedpca.data.federation import federate, split_rows
-from fedpca.faults import DataError
+from fedpca.data.federation import federate, set_aside, split_rows
+from fedpca.faults import DataError, SettingsError
 from fedpca.scenario import check_experiment
 
 
@@ -77,6 +77,84 @@ def test_mixed_clients_keep_a_share_of_clean_images():
     assert not test.any(), "the rare test group is corrupted as a whole"
 
 
+def test_each_rare_client_may_keep_a_share_of_its_own():
+    clean = digits()
+    shares = [0.8, 0.6, 0.4, 0.2, 0.0]
+    mixed = digits(rare={"share": 0.25, "sigma": 0.5, "clean": shares})
+    assert len(mixed.truth.rare) == 5
+    for client, share in zip(mixed.truth.rare, shares, strict=True):
+        untouched = (pixels(clean.shards[client]) == pixels(mixed.shards[client])).flatten(1).all(dim=1).float().mean()
+        assert untouched == pytest.approx(share, abs=0.02)
+    for wrong in (shares, []):
+        with pytest.raises(DataError, match=rf"rare.clean lists {len(wrong)} shares, but 4 clients are rare"):
+            digits(rare={"share": 0.2, "sigma": 0.5, "clean": wrong})
+
+
+def test_one_share_for_all_rare_clients_is_the_same_as_a_list_of_it():
+    one, listed = ({"share": 0.1, "sigma": 0.5, "clean": clean} for clean in (0.5, [0.5, 0.5]))
+    for client, shard in digits(rare=one).shards.items():
+        assert torch.equal(pixels(shard), pixels(digits(rare=listed).shards[client]))
+
+
+VALIDATION = {"data": {"clients": 20, "validation_share": 0.2}, "evaluation": {"on": "validation"}}
+
+
+def test_a_share_of_each_class_is_set_aside():
+    labels = np.repeat([0, 1, 2], [100, 50, 4])
+    kept, aside = set_aside(labels, 0.25, seed=0)
+    assert sorted([*kept, *aside]) == list(range(154))
+    assert np.bincount(labels[aside]).tolist() == [25, 13, 1]
+    assert (np.diff(kept) > 0).all()
+    assert (np.diff(aside) > 0).all()
+    again, other = set_aside(labels, 0.25, seed=0)[1], set_aside(labels, 0.25, seed=1)[1]
+    assert aside.tolist() == again.tolist() != other.tolist()
+    assert [len(rows) for rows in set_aside(labels, 0.0, seed=0)] == [154, 0]
+
+
+def images_of(federation) -> set[bytes]:
+    return {image.numpy().tobytes() for shard in federation.shards.values() for image in pixels(shard)}
+
+
+def test_validation_images_are_training_images_that_no_client_has():
+    every, held = images_of(digits()), digits(**VALIDATION)
+    validation = {image.numpy().tobytes() for image in pixels(held.tests["common"])}
+    assert len(validation) > 250
+    assert validation <= every
+    assert not validation & images_of(held)
+    assert sum(len(shard.y) for shard in held.shards.values()) + len(held.tests["common"].y) == 1438
+
+
+def test_with_a_validation_share_clients_are_the_same_whatever_is_tested_on():
+    test = digits(data=VALIDATION["data"], **NOISY)
+    validation = digits(**VALIDATION, **NOISY)
+    assert test.truth.mislabeled == validation.truth.mislabeled
+    for client, shard in test.shards.items():
+        assert torch.equal(pixels(shard), pixels(validation.shards[client]))
+        assert torch.equal(shard.y, validation.shards[client].y)
+    plain = digits(**NOISY)
+    assert torch.equal(pixels(test.tests["rare"]), pixels(plain.tests["rare"])), "the test part is what it was"
+    assert len(test.tests["common"].y) == 359 != len(validation.tests["common"].y)
+
+
+def test_the_rare_validation_group_is_corrupted_and_labels_of_both_are_true():
+    plain, held = digits(), digits(**VALIDATION, **NOISY)
+    labels = {
+        image.numpy().tobytes(): int(label)
+        for client, shard in plain.shards.items()
+        for image, label in zip(pixels(shard), plain.truth.labels[client], strict=True)
+    }
+    common, rare = held.tests["common"], held.tests["rare"]
+    assert [labels[image.numpy().tobytes()] for image in pixels(common)] == common.y.tolist() == rare.y.tolist()
+    assert not (pixels(common) == pixels(rare)).flatten(1).all(dim=1).any()
+
+
+def test_validation_without_images_is_refused():
+    with pytest.raises(SettingsError, match=r'evaluation.on = "validation" needs a data.validation_share above 0'):
+        experiment(evaluation={"on": "validation"})
+    with pytest.raises(DataError, match="0 validation images are of fewer than two classes"):
+        digits(data={"clients": 4, "validation_share": 0.001}, evaluation={"on": "validation"})
+
+
 def test_without_rare_clients_there_is_one_test_group():
     assert set(digits().tests) == {"common"}
 
@@ -86,6 +164,9 @@ def test_wrong_labels_may_lie_anywhere():
     assert len(everywhere.truth.mislabeled) == 20
     with pytest.raises(DataError, match="10"):
         digits(rare={"share": 0.5}, noise={"clients": 0.6, "labels": 0.5})
+    truth = digits(rare={"share": 0.25}, noise={"clients": 0.2, "labels": 0.5, "where": "evenly"}).truth
+    assert len(truth.mislabeled) == 4
+    assert len(set(truth.mislabeled) & set(truth.rare)) == 1
 
 
 def test_limits_draw_a_part_of_the_images():
@@ -129,7 +210,7 @@ def test_a_silo_with_one_image_is_named():
 
 
 def test_test_images_of_one_class_are_refused():
-    with pytest.raises(DataError, match="all of one class"):
+    with pytest.raises(DataError, match="1 test images are of fewer than two classes"):
         digits(data={"clients": 4, "test_images": 1})
 
 
@@ -141,7 +222,7 @@ def test_an_absent_column_is_named_with_those_that_are_there():
 
 def test_given_sizes():
     settings = experiment(data={"split": "sizes", "sizes": [3, 7, 10]})
-    rows = split_rows(settings.data, natural().train, batch=4)
+    rows = split_rows(settings.data, natural().train.labels, {}, batch=4)
     assert [len(own) for own in rows.values()] == [3, 7, 10]
 
 

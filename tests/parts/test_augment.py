@@ -1,13 +1,18 @@
+import math
 import pickle
 from dataclasses import FrozenInstanceError
+from typing import get_args
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from torch.nn.functional import pad as padded_with_zeros
 
-from fedpca.parts.augment import CropFlip, Mixup, unblended, unchanged
+from fedpca.catalogue import Augmentation
+from fedpca.parts.augment import AUGMENTATIONS, AffineFlip, CropFlip, Mixup, moved, unblended, unchanged
 
 
 def rng(seed=0):
@@ -97,6 +102,117 @@ def test_crop_flip_is_a_value():
     assert pickle.loads(pickle.dumps(CropFlip(3))) == CropFlip(3)  # noqa: S301 (our own bytes)
     with pytest.raises(FrozenInstanceError):
         CropFlip().pad = 1
+
+
+def by(turn=0.0, right=0, down=0, mirrored=False):
+    """One image's change, as a batch of one."""
+    return torch.tensor([turn]), torch.tensor([float(right)]), torch.tensor([float(down)]), torch.tensor([mirrored])
+
+
+def test_no_turn_and_no_move_change_nothing():
+    for shape in [(1, 3, 32, 32), (1, 1, 7, 12), (1, 3, 224, 224)]:
+        images = batch(*shape)
+        assert torch.equal(moved(images, *by()), images)
+        assert torch.equal(moved(images, *by(mirrored=True)), images.flip(3))
+
+
+@pytest.mark.parametrize("side", [2, 5, 8, 224])
+def test_quarter_turns_are_clockwise_and_exact(side):
+    image = batch(1, 3, side, side)
+    for quarters in (1, 2, 3):
+        turned = moved(image, *by(turn=quarters * math.pi / 2))
+        assert torch.equal(turned, image.rot90(-quarters, (2, 3)))
+    assert torch.equal(moved(image, *by(math.pi / 2, mirrored=True)), image.rot90(-1, (2, 3)).flip(3))
+
+
+def test_moves_are_to_the_right_and_down_and_bring_zeros():
+    image = batch(1, 1, 5, 6)
+    result = moved(image, *by(right=2, down=1))
+    assert torch.equal(result[:, :, 1:, 2:], image[:, :, :-1, :-2])
+    assert result[:, :, 0].sum() == 0
+    assert result[:, :, :, :2].sum() == 0
+    assert torch.equal(moved(image, *by(right=2, down=1, mirrored=True)), result.flip(3))
+
+
+def as_pillow_does(images, degrees, shift, generator):
+    """The same draws, through Pillow's transform with the matrix that torchvision gives it, one image after another."""
+    count, _, height, width = images.shape
+    turns, rights, downs = (2 * torch.rand((3, count), generator=generator) - 1).tolist()
+    mirrored = torch.randint(2, (count,), generator=generator).tolist()
+    results = []
+    for image, turn, right, down, mirror in zip(images, turns, rights, downs, mirrored, strict=True):
+        angle, x, y = math.radians(turn * degrees), round(right * shift * width), round(down * shift * height)
+        cos, sin, middle = math.cos(angle), math.sin(angle), (width / 2, height / 2)
+        start = -middle[0] - x, -middle[1] - y
+        first = (cos, sin, cos * start[0] + sin * start[1] + middle[0])
+        second = (-sin, cos, -sin * start[0] + cos * start[1] + middle[1])
+        channels = [Image.fromarray(channel) for channel in image.numpy()]
+        made = [
+            np.array(c.transform((width, height), Image.Transform.AFFINE, (*first, *second), Image.Resampling.NEAREST))
+            for c in channels
+        ]
+        result = torch.from_numpy(np.stack(made))
+        results.append(result.flip(2) if mirror else result)
+    return torch.stack(results)
+
+
+@pytest.mark.parametrize(
+    ("shape", "degrees", "shift"),
+    [((8, 3, 224, 224), 10, 0.02), ((16, 1, 32, 32), 10, 0.1), ((16, 2, 20, 31), 180, 0.3), ((4, 1, 9, 9), 0, 0.5)],
+)
+def test_a_batch_is_turned_and_moved_as_pillow_does_it_image_by_image(shape, degrees, shift):
+    images = batch(*shape)
+    before = images.clone()
+    result = AffineFlip(degrees, shift)(images, rng(3))
+    expected = as_pillow_does(images, degrees, shift, rng(3))
+    assert (result == expected).float().mean() > 0.998, "Pillow reckons with 16 bits behind the point"
+    assert torch.equal(images, before)
+    assert (expected[degrees == 0 :] == 0).any(), "something came in from outside"
+
+
+def test_turns_and_moves_stay_within_their_limits_and_differ_from_image_to_image():
+    marks = torch.zeros(400, 1, 101, 101)
+    marks[:, :, 50, 75] = 1  # 25 to the right of the centre
+    places = AffineFlip(10.0, 0.02)(marks, rng()).flatten(1)
+    found = places.argmax(dim=1)
+    rows, columns = found // 101 - 50, (found % 101 - 50).abs()
+    assert rows.abs().max() in (5, 6, 7), "25 sin 10 degrees is 4.3, and a shift of 2"
+    assert columns.max() in (26, 27)
+    assert columns.min() in (22, 23), "25 cos 10 degrees is 24.6"
+    assert len(found.unique()) > 50
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last", "turned"])
+def test_turning_keeps_type_and_layout_and_neither_changes_a_value(dtype, layout):
+    plain = batch(6, 3, 10, 10)
+    images = {
+        "contiguous": plain,
+        "channels_last": plain.contiguous(memory_format=torch.channels_last),
+        "turned": plain.transpose(2, 3).contiguous().transpose(2, 3),
+    }[layout].to(dtype)
+    result = AffineFlip()(images, rng())
+    assert result.dtype == dtype
+    assert torch.equal(result.to(torch.uint8), AffineFlip()(plain, rng()))
+    assert result.is_contiguous(memory_format=torch.channels_last) == (layout == "channels_last")
+
+
+def test_turning_draws_from_the_given_generator_alone():
+    images = batch(16, 3, 32, 32)
+    torch.manual_seed(0)
+    first = AffineFlip()(images, rng(1))
+    torch.manual_seed(1)
+    generator = rng(1)
+    assert torch.equal(AffineFlip()(images, generator), first)
+    assert not torch.equal(AffineFlip()(images, generator), first), "the next batch is drawn anew"
+    assert not torch.equal(AffineFlip()(images, rng(2)), first)
+    assert AffineFlip()(batch(0, 3, 8, 8), rng()).shape == (0, 3, 8, 8)
+
+
+def test_settings_name_every_augmentation():
+    assert tuple(AUGMENTATIONS) == get_args(Augmentation)
+    assert AUGMENTATIONS["none"] is unchanged, "by which clients are trained together"
+    assert AUGMENTATIONS["affine-flip"] == AffineFlip(degrees=10.0, shift=0.02)
 
 
 def test_unchanged_gives_the_very_images_and_draws_nothing():

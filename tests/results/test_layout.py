@@ -46,6 +46,15 @@ def test_the_same_noise_under_two_names_is_told_apart_by_title(tmp_path: Path):
     assert [sheet.title.split(";")[1].split(":")[0].strip() for sheet in sheets[::2]] == ["one", "two"]
 
 
+def test_who_was_found_is_told_with_the_scenario_where_there_are_several(tmp_path: Path):
+    groups = ["common", "mislabeled", "rare"]
+    write_run(tmp_path / "a", name="one", method="fedpca-d", groups=groups)
+    assert for_terminal(tables_of(tmp_path))[-1].title == "Found mislabeled (truly: 1)"
+    write_run(tmp_path / "b", name="two", method="fedpca-d", groups=groups)
+    titles = [sheet.title for sheet in for_terminal(tables_of(tmp_path))[-2:]]
+    assert [title.partition("; ")[2].partition(":")[0] for title in titles] == ["one", "two"]
+
+
 def test_a_method_that_one_scenario_lacks_has_empty_cells_there(tmp_path: Path):
     write_noises(tmp_path)
     write_run(tmp_path / "rfa", method="rfa", noise={"clients": 0.4, "labels": 0.8}, name="at 0.4")
@@ -106,3 +115,29 @@ def test_names_without_the_truth(tmp_path: Path):
     assert accused.title == "Found mislabeled (truly: not known)"
     assert accused.lines[0].cells == ("1",)
     assert not [sheet for sheet in for_pages(tables_of(tmp_path)) if sheet.title.startswith("Found")]
+
+
+def test_tables_show_balanced_accuracy_where_it_is_asked_for(tmp_path: Path):
+    write_noises(tmp_path, evaluation={"accuracy": "bacc"})
+    main, deviations, *_ = for_pages(tables_of(tmp_path))
+    heads = [column.head for column in main.columns[:4]]
+    assert heads == ["worst balanced ACC", "average balanced ACC", "worst AUC", "average AUC"]
+    assert [column.head for column in deviations.columns[:2]] == ["STD balanced ACC", "STD AUC"]
+    first = overview(tables_of(tmp_path)[0])
+    assert [column.head for column in first.columns[:3]] == [
+        "worst balanced ACC",
+        "average balanced ACC",
+        "STD balanced ACC",
+    ]
+    results = tables_of(tmp_path)[0]
+    assert (
+        column(first, "worst balanced ACC")[0].mean == results.rows[0].bacc.worst.mean != results.rows[0].acc.worst.mean
+    )
+
+
+def test_tables_on_validation_images_say_so(tmp_path: Path):
+    held_out = {"data": {"clients": 3, "validation_share": 0.1}, "evaluation": {"on": "validation"}}
+    write_noises(tmp_path, **held_out)
+    main, *_ = for_pages(tables_of(tmp_path))
+    assert main.title.endswith("12 rounds, on validation images")
+    assert overview(tables_of(tmp_path)[0]).title.endswith("12 rounds, on validation images")

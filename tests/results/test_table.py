@@ -85,6 +85,16 @@ def test_other_scenarios_get_tables_of_their_own(tmp_path: Path):
     assert len(tables_of(tmp_path)) == 2
 
 
+def test_a_title_names_the_setting_unless_the_table_holds_several(tmp_path: Path):
+    write_run(tmp_path / "a", about={**ABOUT, "setting": "q=1"})
+    write_run(tmp_path / "b", 1, about={**ABOUT, "setting": "q=2"})
+    noise = {"clients": 0.2, "labels": 1.0}
+    write_run(tmp_path / "c", about={**ABOUT, "setting": "rho=.2"}, noise=noise, name="mine")
+    several, one = (results.title.partition(":")[0] for results in tables_of(tmp_path))
+    assert "q=" not in several
+    assert one == "mine, rho=.2"
+
+
 def test_runs_under_way_are_counted_and_a_line_being_written_is_passed_over(tmp_path: Path):
     write_run(tmp_path / "a", rounds=5)
     with (tmp_path / "a/rounds.jsonl").open("a") as file:

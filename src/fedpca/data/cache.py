@@ -11,6 +11,7 @@ from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,12 @@ from fedpca.data.pictures import ColourError, Pixels, pixels
 from fedpca.data.source import Picture, Source
 from fedpca.faults import DataError
 
-FORMAT = 1  # of an entry; counted up when the same files would be decoded to something else
+FORMAT = 2  # of an entry; counted up when the same files would be decoded to something else
 PARTS = ("train", "test")
 Progress = Callable[[int, int], None]
 Decode = Callable[[Picture], Pixels | str]  # pixels, or why there are none
 Named = tuple[str, Pixels | str]  # a picture's name, and what it was decoded to
+Seen = TypeVar("Seen")
 First = tuple[str, tuple[int, ...]]  # name and shape of the image that all others must be like
 _BATCH = 64  # pictures in memory at once
 _HANDFUL = 8  # pictures that a thread decodes before it is given more
@@ -70,11 +72,11 @@ def fingerprint(files: Sequence[Path], settings: Mapping[str, object]) -> str:
 
 def decoded(entry: Path, name: str, read: Callable[[], Undecoded], size: int | None, progress: Progress) -> Dataset:
     """The dataset that an entry of the cache holds; a missing or damaged entry is made first."""
-    dataset = _opened(entry, name)
+    dataset = opened(entry, name)
     for _ in range(2):  # again where another process found a damaged entry too, and took away ours in its place
         if dataset is None:
             _make(entry, read, size, progress)
-            dataset = _opened(entry, name)
+            dataset = opened(entry, name)
     if dataset is None:
         raise DataError(f"{entry} was damaged while it was written: remove it and start again")
     return dataset
@@ -91,7 +93,7 @@ def _make(entry: Path, read: Callable[[], Undecoded], size: int | None, progress
         raise DataError(f"decoded images cannot be written to {entry.parent}: {error}; {remedy}") from None
 
 
-def _opened(entry: Path, name: str) -> Dataset | None:
+def opened(entry: Path, name: str) -> Dataset | None:
     """The dataset in an entry; None where a file is missing, or is not as long as it was when it was written."""
     try:
         about = json.loads((entry / "about.json").read_text(encoding="utf-8"))
@@ -142,15 +144,15 @@ def _write_parts(
     first: First | None = None
     done, total = 0, sum(len(source.labels) for source in sources)
 
-    def told(batches: Iterator[list[Named]]) -> Iterator[Named]:
+    def told(groups: Iterator[list[Named]]) -> Iterator[Named]:
         nonlocal done
-        for batch in batches:
+        for batch in groups:
             yield from batch
             done += len(batch)
             progress(done, total)
 
     for part, source in zip(PARTS, sources, strict=True):
-        rows, lines, first = _write_part(folder / f"{part}_images.npy", told(_batches(source, decode)), first)
+        rows, lines, first = _write_part(folder / f"{part}_images.npy", told(batches(source, decode)), first)
         _require_most(source, rows, lines)
         kept.append(rows)
         skipped += lines
@@ -198,14 +200,14 @@ def _require_most(source: Source, rows: list[int], lines: list[str]) -> None:
         )
 
 
-def _batches(source: Source, decode: Decode) -> Iterator[list[Named]]:
-    """A source's pictures, named and decoded, a batch at a time.
+def batches(source: Source, decode: Callable[[Picture], Seen]) -> Iterator[list[tuple[str, Seen]]]:
+    """A source's pictures, named and decoded or otherwise looked at, a batch at a time.
 
     Large ones are decoded in parallel; for small ones threads would only wait for each other.
     """
     pictures = source.pictures()
 
-    def decode_all(some: list[tuple[str, Picture]]) -> list[Named]:
+    def decode_all(some: list[tuple[str, Picture]]) -> list[tuple[str, Seen]]:
         return [(name, decode(picture)) for name, picture in some]
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:

@@ -18,6 +18,7 @@ from fedpca.catalogue import DATASETS
 from fedpca.data.cache import Dataset, Part, Progress, Undecoded, decoded, fingerprint
 from fedpca.data.files import KINDS, recognise
 from fedpca.data.folders import whole_folder
+from fedpca.data.known import KNOWN
 from fedpca.data.source import Label, Layout, Source
 from fedpca.faults import DataError
 from fedpca.scenario import DataSettings
@@ -25,35 +26,20 @@ from fedpca.scenario import DataSettings
 __all__ = ["Dataset", "Part", "load"]
 
 HUB = "https://huggingface.co/datasets"  # where known datasets are downloaded from
+HUB_FILES = ("train-00000-of-00001.parquet", "test-00000-of-00001.parquet")
 SYSTEM = Path("/usr/share/datasets")  # where Debian's dataset packages install
 TIMEOUT = 30  # seconds without a byte
 Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Known:
-    """A published dataset: its classes, the folders it may be in, and its files on the hub."""
+class Found:
+    """Files of a dataset, and the entry of the cache that holds their images decoded, or will."""
 
-    classes: tuple[str, ...]
-    folders: tuple[str, ...]  # in the data folder
-    hub: str
-
-
-CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
-FASHION = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
-KNOWN = {
-    "cifar10": Known(
-        classes=tuple(CIFAR10.split()),
-        folders=("cifar10", "cifar10/cifar-10-batches-py", "cifar-10-batches-py"),
-        hub="uoft-cs/cifar10/resolve/main/plain_text",
-    ),
-    "fashion-mnist": Known(
-        classes=tuple(FASHION.split(",")),
-        folders=("fashion-mnist",),
-        hub="zalando-datasets/fashion_mnist/resolve/main/fashion_mnist",
-    ),
-}
-HUB_FILES = ("train-00000-of-00001.parquet", "test-00000-of-00001.parquet")
+    name: str
+    layout: Layout
+    entry: Path
+    settings: DataSettings
 
 
 def load(
@@ -67,13 +53,27 @@ def load(
     `progress` is told how much of how much is done: bytes of a download, then images decoded.
     """
     if settings.dataset == "digits":
-        return _digits()
+        return digits()
     tell = progress or (lambda done, total: None)
-    layout = _located(settings, _folder(data_dir, "FEDPCA_DATA", "data"), tell)
+    return decode(found(settings, located(settings, data_folder(data_dir), tell), cache_dir), tell)
+
+
+def found(settings: DataSettings, layout: Layout, cache_dir: Path | None = None) -> Found:
+    """Files that have been recognised, as they are now, with their entry of the cache."""
     name = settings.dataset if settings.dataset in KNOWN else Path(settings.dataset).stem
-    key = fingerprint(layout.files, _decoding(settings, layout.has_test))
-    entry = _folder(cache_dir, "FEDPCA_CACHE", "decoded") / f"{name}-{key}"
-    return decoded(entry, name, lambda: _undecoded(layout, settings), settings.image_size, tell)
+    key = fingerprint(layout.files, decoding(settings, layout.has_test))
+    return Found(name, layout, _folder(cache_dir, "FEDPCA_CACHE", "decoded") / f"{name}-{key}", settings)
+
+
+def decode(files: Found, progress: Progress) -> Dataset:
+    """The dataset out of the cache, where it is put first if need be."""
+    size = files.settings.image_size or files.layout.size
+    return decoded(files.entry, files.name, lambda: undecoded(files.layout, files.settings), size, progress)
+
+
+def data_folder(given: Path | None) -> Path:
+    """The folder of datasets."""
+    return _folder(given, "FEDPCA_DATA", "data")
 
 
 def _folder(given: Path | None, variable: str, kind: str) -> Path:
@@ -85,13 +85,14 @@ def _user_folder(kind: str) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedpca" / kind
 
 
-def _decoding(settings: DataSettings, has_test: bool) -> dict[str, object]:
+def decoding(settings: DataSettings, has_test: bool) -> dict[str, object]:
     """The settings that decoded data depend on; a seed matters only where a test part is split off."""
     names = {"dataset", "image_column", "label_column", "image_root", "image_size"}
     return settings.model_dump(mode="json", include=names if has_test else {*names, "test_share", "seed"})
 
 
-def _digits() -> Dataset:
+def digits() -> Dataset:
+    """The digits that scikit-learn carries."""
     from fedpca.chance import numbers
 
     # read from the file that scikit-learn carries: to import the package takes as long as all else before a first round
@@ -109,57 +110,77 @@ def _digits() -> Dataset:
 # Where the files are
 
 
-def _located(settings: DataSettings, data: Path, progress: Progress) -> Layout:
+def located(settings: DataSettings, data: Path, progress: Progress) -> Layout:
     """The files of a dataset; a known one that is nowhere to be found is downloaded."""
+    if there := recognised(settings, data):
+        return there[1]
     name, known = settings.dataset, KNOWN.get(settings.dataset)
-    places = _places(name, known, data)
-    for place in places:
-        if layout := recognise(place, settings):
-            return layout
-    if not known:
-        raise _not_found(name, places, data)
+    if not known or not known.hub:
+        raise not_found(name, data)
     target = _user_folder("data") / name
-    download(known.hub, target, places, progress)
+    download(known.hub, target, places(name, data), progress)
     if layout := recognise(target, settings):
         return layout
     raise DataError(f"{target} holds something else than {name}: remove that folder, so that it can be downloaded")
 
 
-def _places(name: str, known: Known | None, data: Path) -> list[Path]:
+def recognised(settings: DataSettings, data: Path) -> tuple[Path, Layout] | None:
+    """Where a dataset is, and its layout; None if it is nowhere. Nothing is fetched."""
+    known = KNOWN.get(settings.dataset)
+    for place in places(settings.dataset, data):
+        if layout := (known.layout if known else recognise)(place, settings):
+            if known and known.has_test and not layout.has_test:
+                raise DataError(f"{place}: the test part of {settings.dataset} is missing; there must be {known.needs}")
+            return place, layout
+    return None
+
+
+def places(name: str, data: Path) -> list[Path]:
+    """Where a dataset may be, in the order in which it is looked for."""
+    known = KNOWN.get(name)
     if not known:
         return [data / name, Path(name).expanduser()]
-    downloaded = _user_folder("data") / name
-    return list(dict.fromkeys([*(data / folder for folder in known.folders), SYSTEM / name, downloaded]))
+    anywhere = [] if known.layout is recognise else [data]  # a table of its own gives it away
+    others = [SYSTEM / name, _user_folder("data") / name] if known.hub else [Path(name)]
+    return list(dict.fromkeys([*(data / folder for folder in known.folders), *anywhere, *others]))
 
 
-def _not_found(name: str, places: Sequence[Path], data: Path) -> DataError:
-    there = next((place for place in places if place.exists()), None)
+def not_found(name: str, data: Path) -> DataError:
+    """What to tell where nothing of a dataset is recognised."""
+    known, looked_in = KNOWN.get(name), places(name, data)
+    there = next((place for place in looked_in if place.exists() and place != data), None)
     if there:
         inside = sorted(path.name for path in there.iterdir()) if there.is_dir() else [f"a file {there.suffix}"]
-        came = ", ".join(inside[:8]) or "nothing"
-        return DataError(f"{there} holds no images in a known layout: there is {came}, but there must be {KINDS}")
+        came, needs = ", ".join(inside[:8]) or "nothing", known.needs if known else KINDS
+        return DataError(f"{there} holds no images in a known layout: there is {came}, but there must be {needs}")
+    if known:
+        listed = ", ".join(map(str, looked_in))
+        return DataError(
+            f"{name} is not there; looked in {listed}. `fedpca data check {name}` tells where to get it; "
+            "--data-dir or FEDPCA_DATA is the folder that it belongs into"
+        )
     own = sorted(path.name for path in data.iterdir() if path.is_dir()) if data.is_dir() else []
     names = [*(known for known in DATASETS if known.islower()), *own]
     near = get_close_matches(name.lower(), names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    looked = " and ".join(str(place) for place in dict.fromkeys(places))
+    looked = " and ".join(str(place) for place in dict.fromkeys(looked_in))
     return DataError(
         f"there is no dataset {name!r}: {hint}There are {', '.join(names)}; looked for {looked}. "
         "Set data.dataset to one of these or to a path, or the data folder with --data-dir or FEDPCA_DATA"
     )
 
 
-def download(hub: str, target: Path, places: Sequence[Path], progress: Progress) -> None:
+def download(hub: str, target: Path, looked_in: Sequence[Path], progress: Progress) -> None:
     """Fetches a dataset's train and test file into a new folder: both or neither."""
     try:
         with whole_folder(target) as folder:
             for name in HUB_FILES:
                 _fetch(f"{HUB}/{hub}/{name}", folder / name, progress)
     except (OSError, HTTPException, ValueError) as error:
-        looked = ", ".join(str(place) for place in places)
+        looked = ", ".join(str(place) for place in looked_in)
         raise DataError(
             f"{target.name} was not found in {looked}, and downloading it from {HUB}/{hub} failed: {error}. "
-            f"Put {' and '.join(HUB_FILES)} into {places[0]}, or point --data-dir or FEDPCA_DATA to the folder "
+            f"Put {' and '.join(HUB_FILES)} into {looked_in[0]}, or point --data-dir or FEDPCA_DATA to the folder "
             f"that holds {target.name}"
         ) from None
 
@@ -184,10 +205,11 @@ def _fetch(url: str, path: Path, progress: Progress) -> None:
 # Labels, and the split of data without a test part
 
 
-def _undecoded(layout: Layout, settings: DataSettings) -> Undecoded:
+def undecoded(layout: Layout, settings: DataSettings) -> Undecoded:
+    """Train and test part before they are decoded, with checked labels."""
     train, test = layout.read()
     known = KNOWN.get(settings.dataset)
-    names = known.classes if known else train.classes
+    names = (known.classes if known else ()) or train.classes
     labels, classes = _coded(train, test, names)
     if len(np.unique(labels[0])) < 2:
         only = classes[int(labels[0][0])]

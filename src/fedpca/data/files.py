@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from fedpca.data.arrays import batch_layout, idx_layout, npz_layout
+from fedpca.data.published import isic_layout, rsna_layout
 from fedpca.data.source import Layout, Source
 from fedpca.data.tables import class_folders_layout, csv_layout
 from fedpca.faults import DataError
@@ -14,6 +16,7 @@ KINDS = (
     "train*.parquet and test*.parquet, train.csv and test.csv, train/CLASS/* and test/CLASS/*, CLASS/*, "
     "one .parquet, .csv or .npz file, idx files, or CIFAR's python batches"
 )
+_PIECE = re.compile(r"(.+)-\d+-of-(\d+)")  # of a parquet file in several, as the hub names them
 
 
 def recognise(place: Path, settings: DataSettings) -> Layout | None:
@@ -26,6 +29,7 @@ def recognise(place: Path, settings: DataSettings) -> Layout | None:
         _parquet_files(place, settings)
         or _idx_files(place)
         or _batch_files(place)
+        or _published(place, settings)
         or _csv_files(place, settings)
         or _npz_file(place)
         or _class_folders(place)
@@ -45,10 +49,29 @@ def _file(path: Path, settings: DataSettings) -> Layout | None:
 
 def _train_and_test(folder: Path, suffix: str) -> tuple[list[Path], list[Path]]:
     """The files of each part in a folder; a lone file of another name is all there is to train on."""
-    train, every = sorted(folder.glob(f"train*{suffix}")), sorted(folder.glob(f"*{suffix}"))
+    train, test, every = (sorted(folder.glob(f"{start}{suffix}")) for start in ("train*", "test*", "*"))
+    if test and not train:
+        raise DataError(f"{folder}: train*{suffix} is missing beside {test[0].name}: fetch or copy it again")
+    _require_all_pieces(train + test)
     if train:
-        return train, sorted(folder.glob(f"test*{suffix}"))
+        return train, test
     return (every, []) if len(every) == 1 else ([], [])
+
+
+def _require_all_pieces(files: list[Path]) -> None:
+    """Stops where a file of `…-00000-of-00003.parquet` and so on is missing."""
+    for path in files:
+        if found := _PIECE.fullmatch(path.stem):
+            start, width, count = found[1], len(found[2]), int(found[2])
+            names = [f"{start}-{number:0{width}}-of-{found[2]}{path.suffix}" for number in range(count)]
+            _require_files([path.with_name(name) for name in names])
+
+
+def _require_files(files: list[Path]) -> None:
+    lacking = [path.name for path in files if not path.is_file()]
+    if lacking:
+        place, verb = files[0].parent, "is" if len(lacking) == 1 else "are"
+        raise DataError(f"{place}: {', '.join(lacking)} {verb} missing of {len(files)} files: fetch or copy them again")
 
 
 def _parquet_files(folder: Path, settings: DataSettings) -> Layout | None:
@@ -71,6 +94,13 @@ def _parquet_layout(train: list[Path], test: list[Path], settings: DataSettings)
     return Layout((*train, *test), bool(test), read)
 
 
+def _published(folder: Path, settings: DataSettings) -> Layout | None:
+    """A dataset that its table gives away, unless the settings say how to read the table."""
+    if settings.label_column != DataSettings.model_fields["label_column"].default:
+        return None
+    return isic_layout(folder, settings) or rsna_layout(folder, settings)
+
+
 def _csv_files(folder: Path, settings: DataSettings) -> Layout | None:
     train, test = _train_and_test(folder, ".csv")
     return csv_layout(train, test, settings) if train else None
@@ -85,20 +115,17 @@ def _idx_files(folder: Path) -> Layout | None:
     names = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
     choices = [[folder / f"{name}-ubyte{end}" for end in ("", ".gz")] for name in names]
     files = [next((path for path in paths if path.is_file()), paths[0]) for paths in choices]
-    if not files[0].is_file():
+    if not any(path.is_file() for path in files):
         return None
-    for path in files:
-        if not path.is_file():
-            raise DataError(f"{path} (or .gz) is missing beside {files[0].name}: all four idx files are needed")
+    _require_files(files)
     return idx_layout((files[0], files[1]), (files[2], files[3]))
 
 
 def _batch_files(folder: Path) -> Layout | None:
-    train, test = sorted(folder.glob("data_batch_[0-9]")), folder / "test_batch"
-    if not train:
+    train, test = [folder / f"data_batch_{number}" for number in range(1, 6)], folder / "test_batch"
+    if not any(path.is_file() for path in (*train, test)):
         return None
-    if not test.is_file():
-        raise DataError(f"{test} is missing beside {train[0].name}: all of CIFAR's batches are needed")
+    _require_files([*train, test])
     return batch_layout(train, test)
 
 

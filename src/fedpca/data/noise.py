@@ -41,10 +41,17 @@ def mislabeled_clients(
     clients: Sequence[str],
     rare: Collection[str],
     share: float,
-    where: Literal["common", "anywhere"],
+    where: Literal["common", "anywhere", "evenly"],
     rng: np.random.Generator,
 ) -> tuple[str, ...]:
-    """Who gets wrong labels, in the clients' order: a share of all clients, drawn among the common ones or all."""
+    """Who gets wrong labels, in the clients' order.
+
+    A share of all clients, drawn among the common ones, or anywhere; evenly: that share of the common and of the rare.
+    """
+    if where == "evenly":
+        kinds = [client for client in clients if client not in rare], [client for client in clients if client in rare]
+        drawn = {client for kind in kinds for client in mislabeled_clients(kind, (), share, "anywhere", rng)}
+        return tuple(client for client in clients if client in drawn)
     wanted = rounded(share * len(clients))
     pool = [client for client in clients if where == "anywhere" or client not in rare]
     if wanted > len(pool):

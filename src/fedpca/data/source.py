@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from fedpca.faults import DataError
 
 Label = int | str
-Picture = bytes | Path | NDArray[np.uint8] | None  # encoded, in a file, (H, W) or (H, W, C) pixels, or lacking
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A CT slice in a DICOM file, to be seen through the brain window."""
+
+    path: Path
+
+
+Picture = bytes | Path | Slice | NDArray[np.uint8] | None  # encoded, in a file, (H, W) or (H, W, C) pixels, or lacking
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,8 @@ class Layout:
     files: tuple[Path, ...]
     has_test: bool
     read: Callable[[], tuple[Source, Source | None]]
+    size: int | None = None  # side of the square that its images are resized to where the settings give none
+    note: str = ""  # which of the images these are, where a layout does not take all
 
 
 def require_columns(place: str, there: Sequence[str], image: str, *labels: str) -> None:

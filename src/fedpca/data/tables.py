@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from fedpca.data.source import Label, Layout, Picture, Source, given_labels, require_columns
@@ -29,12 +29,13 @@ def _csv_source(files: list[Path], settings: DataSettings) -> Source:
     labels: list[Label] = []
     pictures: list[tuple[str, Picture]] = []
     for path in files:
-        new = _csv_rows(path, (image, *wanted))
+        names, new = csv_rows(path)
+        require_columns(str(path), names, image, *wanted)
         root = settings.image_root or path.parent
         rows += new
         pictures += [(row[image], _image_file(root, row[image])) for row in new]
         labels += (
-            [_hot(row, one_hot, path, line) for line, row in enumerate(new, 2)] if one_hot
+            [hot(row, one_hot, path, line) for line, row in enumerate(new, 2)] if one_hot
             else given_labels([row[wanted[0]] for row in new], f"{path}, column {wanted[0]!r}", "line", 2)
         )  # fmt: skip
     columns = {name: [row.get(name, "") for row in rows] for name in rows[0] if name not in (image, *wanted)}
@@ -42,17 +43,18 @@ def _csv_source(files: list[Path], settings: DataSettings) -> Source:
     return Source(place, f"column {settings.label_column!r}", labels, lambda: iter(pictures), columns, one_hot)
 
 
-def _csv_rows(path: Path, wanted: Sequence[str]) -> list[dict[str, str]]:
+def csv_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+    """The names of a table's columns, and its rows; a cell that a row lacks is empty."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file, restkey="", restval="")
-            require_columns(str(path), list(table.fieldnames or ()), *wanted)
+            names = list(table.fieldnames or ())
             rows = [{name: cell.strip() for name, cell in row.items() if name} for row in table]
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{path} is not a CSV file in UTF-8: {error}") from None
-    if not rows:
+    if names and not rows:
         raise DataError(f"{path} has a header but no rows: it must list at least one image")
-    return rows
+    return names, rows
 
 
 def _image_file(root: Path, name: str) -> Path | None:
@@ -63,16 +65,16 @@ def _image_file(root: Path, name: str) -> Path | None:
     return next((path for path in paths if path.is_file()), root / name)
 
 
-def _hot(row: Mapping[str, str], classes: tuple[str, ...], path: Path, line: int) -> int:
+def hot(row: Mapping[str, str], classes: tuple[str, ...], path: Path, line: int) -> int:
     """The class whose column holds 1, the others 0."""
     try:
-        hot = [index for index, name in enumerate(classes) if float(row[name]) == 1]
+        ones = [index for index, name in enumerate(classes) if float(row[name]) == 1]
     except ValueError:
-        hot = []
-    if len(hot) != 1:
+        ones = []
+    if len(ones) != 1:
         came = ", ".join(f"{name}={row[name]}" for name in classes)
         raise DataError(f"{path} line {line}: exactly one of the label columns must be 1, but came {came}")
-    return hot[0]
+    return ones[0]
 
 
 # Folders of images by class

@@ -17,7 +17,7 @@ DEVIATIONS = ("std_acc", "std_auc")
 WEIGHTS = ("w_r_times_not_w_m",)
 FOUND = ("precision", "recall", "f1", "accused_common", "accused_rare")
 OVERVIEW = ("worst_acc", "average_acc", "std_acc", "worst_auc", "average_auc", "w_r_times_not_w_m")
-WIDE = ("std_acc", "average_auc", "w_r_times_not_w_m", "precision", "recall")  # not for narrow terminals
+WIDE = ("std_acc", "std_bacc", "average_auc", "w_r_times_not_w_m", "precision", "recall")  # not for narrow terminals
 COMPARED = ("worst_acc", "worst_bacc", "average_acc", "w_r_times_not_w_m")  # with the paper, in narrow terminals too
 
 
@@ -64,7 +64,8 @@ class Sheet:
 def for_terminal(tables: Sequence[Results]) -> list[Sheet]:
     """One overview per scenario, then the paper's figures if they were asked for, then who was found mislabeled."""
     named = [results for results in tables if any(row.found for row in results.rows)]
-    return [*map(overview, tables), *_beside(tables), *map(accused, named)]
+    found = [accused(results, alone=len(tables) == 1) for results in named]
+    return [*map(overview, tables), *_beside(tables), *found]
 
 
 def for_pages(tables: Sequence[Results]) -> list[Sheet]:
@@ -101,12 +102,14 @@ def noise_of(results: Results) -> str:
 
 def main(family: Sequence[Results]) -> Sheet:
     """Worst and average over the test groups."""
-    return _side_by_side("Worst and average over the test groups", family, MAIN, (_pooling(family), "Best in bold."))
+    names, notes = _accuracy(family[0], MAIN), (_pooling(family), "Best in bold.")
+    return _side_by_side("Worst and average over the test groups", family, names, notes)
 
 
 def deviations(family: Sequence[Results]) -> Sheet:
     """The deviation over the test groups; no lines where there is only one group."""
-    names, notes = DEVIATIONS if len(family[0].groups) > 1 else (), (_pooling(family), "Least in bold.")
+    names = _accuracy(family[0], DEVIATIONS) if len(family[0].groups) > 1 else ()
+    notes = (_pooling(family), "Least in bold.")
     return _side_by_side("Deviation (STD) over the test groups", family, names, notes)
 
 
@@ -124,19 +127,21 @@ def identification(family: Sequence[Results]) -> Sheet:
 
 def overview(results: Results) -> Sheet:
     """The headline of one scenario, for a terminal."""
-    columns = (*_columns(OVERVIEW), Column("seeds", 0))
-    lines = [_line(row, [*_cells(row, OVERVIEW), Cell(row.seeds)], [row]) for row in results.rows]
+    names = _accuracy(results, OVERVIEW)
+    columns = (*_columns(names), Column("seeds", 0))
+    lines = [_line(row, [*_cells(row, names), Cell(row.seeds)], [row]) for row in results.rows]
     return Sheet(results.title, columns, _marked(columns, lines), (_pooling([results]), *_stars(lines)))
 
 
-def accused(results: Results) -> Sheet:
-    """Who was named mislabeled in one scenario, for a terminal."""
+def accused(results: Results, alone: bool = True) -> Sheet:
+    """Who was named mislabeled in one scenario, for a terminal; unless alone, it says in which."""
     known = FOUND if results.mislabeled is not None else ()
     truth = "not known" if results.mislabeled is None else ", ".join(results.mislabeled) or "nobody"
     columns = (*_columns(known), Column("clients in the last round (seeds, if not all)"))
     rows = [row for row in results.rows if row.found]
     lines = [Line("", row.method, (*_cells(row, known), _named(row)), bool(row.unfinished)) for row in rows]
-    return Sheet(f"Found mislabeled (truly: {truth})", columns, tuple(lines), tuple(_stars(lines)))
+    title = f"Found mislabeled (truly: {truth})" + ("" if alone else f"; {results.title}")
+    return Sheet(title, columns, tuple(lines), tuple(_stars(lines)))
 
 
 def beside(results: Results, published: Published) -> Sheet:
@@ -177,6 +182,11 @@ def _side_by_side(what: str, family: Sequence[Results], names: Sequence[str], no
     dashes = ["-: no runs, or not defined."] if any(None in line.cells for line in lines) else []
     notes = (*notes, *_seeds(family), *dashes, *_stars(lines))
     return Sheet(f"{what}; {_title(family)}", tuple(columns), _marked(columns, lines), notes)
+
+
+def _accuracy(results: Results, names: Sequence[str]) -> tuple[str, ...]:
+    """The scores with the accuracy that the settings ask for, plain or balanced."""
+    return tuple(name.replace("_acc", f"_{results.settings.evaluation.accuracy}") for name in names)
 
 
 def _columns(names: Sequence[str], group: str = "") -> list[Column]:
@@ -227,7 +237,8 @@ def _title(family: Sequence[Results]) -> str:
         return family[0].title
     first = family[0]
     rare = f", {first.rare} rare" if first.rare else ""
-    return f"{first.dataset}, {first.clients} clients{rare}, {first.settings.rounds} rounds"
+    held_out = ", on validation images" if first.settings.evaluation.on == "validation" else ""
+    return f"{first.dataset}, {first.clients} clients{rare}, {first.settings.rounds} rounds{held_out}"
 
 
 def _pooling(family: Sequence[Results]) -> str:

@@ -17,7 +17,7 @@ from fedpca import __version__
 from fedpca.catalogue import METHODS
 from fedpca.results.layout import Cell, Sheet, overview
 from fedpca.results.page_data import key, run_data
-from fedpca.results.runs import Run, by_scenario
+from fedpca.results.runs import Run, by_scenario, name_of
 from fedpca.results.summary import Note, comparison, headline, notes
 from fedpca.results.table import tabulate
 from fedpca.results.words import counted
@@ -109,7 +109,7 @@ def _embedded(runs: Sequence[Run]) -> str:
     number = {id(run): i for i, members in enumerate(scenarios) for run in members}
     content = {
         "runs": [run_data(run, number[id(run)]) for run in runs],
-        "scenarios": [_scene(members) for members in scenarios],
+        "scenarios": [f"{name_of(members)}: {_scene(members)}" for members in scenarios],
         "first": first(runs),
         "key": key(runs),
     }

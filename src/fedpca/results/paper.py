@@ -156,7 +156,7 @@ def study_of(settings: Experiment) -> Study | None:
         return None
     departures: dict[Study, bool] = {
         "non-iid label": settings.data.split == "dirichlet",
-        "non-iid input": settings.rare.clean > 0,
+        "non-iid input": any(settings.rare.clean),
         "uniform noise": settings.noise.where != "common",
     }
     found = [study for study, is_so in departures.items() if is_so] or ["iid"]
@@ -217,6 +217,8 @@ def _differences(results: Results, dataset: PaperDataset) -> dict[str, str]:
         differs["dataset"] = f"{dataset.title} (here {results.dataset})"
     elif data.train_images is not None or data.test_images is not None:
         differs["images"] = f"all images of {dataset.title} (here a part of them)"
+    if results.settings.evaluation.on == "validation":
+        differs["tests"] = "the test images (here some of the training images, set aside)"
     if results.clients != dataset.clients:
         differs["clients"] = f"{dataset.clients} clients (here {results.clients})"
     if not isclose(rare, dataset.rare):

@@ -59,20 +59,34 @@ class Run:
         return f"{self.method} ({changed})" if changed else self.method
 
     def last(self, metric: str) -> dict[str, list[float]]:
-        """The metric of each test group over the last tested rounds."""
+        """The metric of each test group over the last tested rounds; not of sites that missed one."""
         tested = [line["groups"] for line in self.rounds if line["groups"]]
         last = tested[-self.settings.evaluation.last_rounds :]
-        return {group: [groups[group][metric] for groups in last] for group in (last[0] if last else {})}
+        always = [group for group in (last[0] if last else {}) if all(group in groups for groups in last)]
+        return {group: [groups[group][metric] for groups in last] for group in always}
 
-    def title(self) -> str:
-        """The scenario in one line."""
+    def scene(self) -> str:
+        """What the run works on, in one line."""
         about, noise = self.about, self.settings.noise
-        text = f"{self.settings.name}: {about['dataset']}, {len(about['clients']['id'])} clients"
+        text = f"{about['dataset']}, {len(about['clients']['id'])} clients"
         if about.get("rare"):
             text += f", {len(about['rare'])} rare"
         if about.get("mislabeled"):
             text += f", {len(about['mislabeled'])} mislabeled ({noise.labels:.0%} of their labels)"
-        return f"{text}, {self.settings.rounds} rounds"
+        held_out = ", on validation images" if self.settings.evaluation.on == "validation" else ""
+        return f"{text}, {self.settings.rounds} rounds{held_out}"
+
+
+def name_of(runs: Sequence[Run]) -> str:
+    """The experiment's name, with that of its setting where all these runs are of one."""
+    settings = {run.about.get("setting") for run in runs}
+    only = settings.pop() if len(settings) == 1 else None
+    return f"{runs[0].settings.name}, {only}" if only else runs[0].settings.name
+
+
+def title(runs: Sequence[Run]) -> str:
+    """The scenario of these runs in one line."""
+    return f"{name_of(runs)}: {runs[0].scene()}"
 
 
 def by_scenario(runs: Sequence[Run]) -> list[list[Run]]:
@@ -87,7 +101,7 @@ def find_runs(folders: Iterable[Path]) -> list[Run]:
     """Every run below these folders that has tested at least one round, in the order of their paths."""
     paths = {found.parent for folder in folders for found in _existing(folder).rglob("rounds.jsonl")}
     whole = [path for path in sorted(paths) if all((path / name).exists() for name in ("settings.toml", "about.json"))]
-    runs = [run for run in map(read_run, whole) if any(line["groups"] for line in run.rounds)]
+    runs = [run for run in map(read_run, whole) if run.last("acc")]
     if not runs:
         listed = ", ".join(str(folder) for folder in folders)
         raise RunError(f"no run with a tested round below {listed}; `fedpca run` makes them")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from fedpca.catalogue import METHODS
 from fedpca.lookup import entry, parse
 from fedpca.results.found import Found, found
-from fedpca.results.runs import Run, by_scenario
+from fedpca.results.runs import Run, by_scenario, title
 from fedpca.scenario import Experiment
 from fedpca.scores import Headline, Spread, fairness_robustness, headline, spread
 
@@ -122,7 +122,7 @@ def _results(runs: Sequence[Run]) -> Results:
     first = runs[0]
     rare, mislabeled = first.about.get("rare"), first.about.get("mislabeled")
     return Results(
-        first.title(),
+        title(runs),
         tuple(first.last("acc")),
         tuple(rows),
         first.scenario(),

@@ -21,7 +21,7 @@ from fedpca.results.figures.series import scenario
 from fedpca.results.figures.style import styled
 from fedpca.results.figures.sweeps import draw_q, draw_warmup
 from fedpca.results.figures.tradeoff import draw_tradeoff
-from fedpca.results.runs import Run, by_scenario
+from fedpca.results.runs import Run, by_scenario, name_of
 
 Draw = Callable[[Sequence[Run]], Figure | None]
 
@@ -70,7 +70,7 @@ def write_figures(runs: Sequence[Run], folder: Path, round: int | None = None) -
     if round is not None:
         kinds["plane"] = Kind(partial(draw_plane, round=round), f"no run has reported dispersions in round {round}")
     scenarios = by_scenario(runs)
-    ends = slugs([members[0].settings.name for members in scenarios])
+    ends = slugs([name_of(members) for members in scenarios])
     return [
         _write(kind, members, folder / f"{name}{end}")
         for members, end in zip(scenarios, ends, strict=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedpca.catalogue import METHODS
 from fedpca.lookup import entry, parse
-from fedpca.results.runs import Run
+from fedpca.results.runs import Run, title
 from fedpca.scores import Headline, Spread, headline, spread
 
 Floats = NDArray[np.float64]
@@ -93,7 +93,7 @@ def family(method: str) -> str:
 
 def scenario(runs: Sequence[Run]) -> str:
     """What the runs work on, in one sentence."""
-    return f"{runs[0].title()}."
+    return f"{title(runs)}."
 
 
 def seeds(methods: Methods, shown: str = "line and band") -> str:

@@ -1,0 +1,99 @@
+"""The datasets that have a name: where they lie, what they need, and where to get them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedpca.data.files import recognise
+from fedpca.data.published import isic_layout, rsna_layout
+from fedpca.data.source import Layout
+from fedpca.scenario import DataSettings
+
+CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
+FASHION = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
+ISIC_FILES = "https://isic-challenge-data.s3.amazonaws.com/2019"
+PARQUET = "train.parquet and test.parquet"
+
+
+@dataclass(frozen=True)
+class Known:
+    """A published dataset."""
+
+    folders: tuple[str, ...]  # it may be in, in the data folder
+    images: int  # as published, and as a run uses them
+    page: str
+    get: tuple[str, ...]  # commands, for the data folder
+    needs: str
+    layout: Callable[[Path, DataSettings], Layout | None] = recognise
+    has_test: bool = True
+    classes: tuple[str, ...] = ()  # where the files may not name them
+    hub: str | None = None  # folder of its train and test file there; None: it cannot be downloaded
+
+
+KNOWN = {
+    "fashion-mnist": Known(
+        folders=("fashion-mnist",),
+        images=70_000,
+        page="https://github.com/zalandoresearch/fashion-mnist",
+        get=(
+            "sudo apt install dataset-fashion-mnist    # on Debian and Ubuntu, or",
+            "fedpca data prepare fashion-mnist         # downloads it",
+        ),
+        classes=tuple(FASHION.split(",")),
+        needs="train*.parquet and test*.parquet, or the four idx files",
+        hub="zalando-datasets/fashion_mnist/resolve/main/fashion_mnist",
+    ),
+    "cifar10": Known(
+        folders=("cifar10", "cifar10/cifar-10-batches-py", "cifar-10-batches-py"),
+        images=60_000,
+        page="https://www.cs.toronto.edu/~kriz/cifar.html",
+        get=(
+            "fedpca data prepare cifar10    # downloads it, or",
+            "curl -LO https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz && tar xzf cifar-10-python.tar.gz",
+        ),
+        classes=tuple(CIFAR10.split()),
+        needs="train*.parquet and test*.parquet, or data_batch_1 to data_batch_5 and test_batch",
+        hub="uoft-cs/cifar10/resolve/main/plain_text",
+    ),
+    "rsna-ich": Known(
+        folders=("rsna-ich", "rsna-intracranial-hemorrhage-detection"),
+        images=25_000,
+        page="https://www.kaggle.com/c/rsna-intracranial-hemorrhage-detection",
+        get=(
+            "kaggle competitions download -c rsna-intracranial-hemorrhage-detection    # after accepting its rules",
+            "unzip -q rsna-intracranial-hemorrhage-detection.zip -d rsna-ich",
+        ),
+        needs="stage_2_train.csv and its images, stage_2_train/ID_*.dcm or ID_*.png",
+        layout=rsna_layout,
+        has_test=False,
+    ),
+    "isic-2019": Known(
+        folders=("isic-2019", "isic2019", "ISIC_2019"),
+        images=25_331,
+        page="https://challenge.isic-archive.com/data/#2019",
+        get=(
+            "mkdir -p isic-2019 && cd isic-2019",
+            f"curl -LO {ISIC_FILES}/ISIC_2019_Training_GroundTruth.csv",
+            f"curl -LO {ISIC_FILES}/ISIC_2019_Training_Input.zip && unzip -q ISIC_2019_Training_Input.zip",
+        ),
+        needs="ISIC_2019_Training_GroundTruth.csv and its images, ISIC_2019_Training_Input/*.jpg",
+        layout=isic_layout,
+        has_test=False,
+    ),
+    "ich-ct": Known(
+        folders=("ich-ct",),
+        images=3_478,
+        page="https://figshare.com/articles/dataset/PHE-SICH-CT-IDS/23957937",
+        get=(f"# slices with a label for each, written as {PARQUET} (docs/data.md); there is no command for it",),
+        needs=PARQUET,
+    ),
+    "isic2019-ham10000": Known(
+        folders=("isic2019-ham10000",),
+        images=10_015,
+        page="https://doi.org/10.7910/DVN/DBW86T",
+        get=(f"# images with ISIC's labels, written as {PARQUET} (docs/data.md); there is no command for it",),
+        needs=PARQUET,
+    ),
+}
