@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from benchmarks import cost, memory, speed, start, workers
+from benchmarks import cost, flower, memory, speed, start, workers
 from benchmarks.table import table
 
 BENCHMARKS = {
@@ -12,6 +12,7 @@ BENCHMARKS = {
     "rules": memory.measure_rules,
     "cost": cost.measure,
     "start": start.measure,
+    "flower": flower.measure,
 }
 NAMES = (*BENCHMARKS, "speed")
 

@@ -12,6 +12,8 @@ import typer
 
 from fedpca import __version__
 from fedpca.cli_data import app as data_app
+from fedpca.deploy.commands import app as deploy_app
+from fedpca.deploy.commands import doctor
 from fedpca.faults import SettingsError, UserError
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 130 interrupted.",
 )
 app.add_typer(data_app, name="data")
+app.add_typer(deploy_app, name="deploy")
+app.command()(doctor)
 
 Out = Annotated[Path | None, typer.Option(help="Folder for the runs.  [default: runs/NAME]", show_default=False)]
 WorkersOption = Annotated[

@@ -5,33 +5,38 @@
 | to a client | `arrays` | the global state under the model's own names |
 | | `arrays/SIDE` | what one of two combined methods made, where clients need it |
 | | `order` | `round`, `rounds`, and the client's own `verdict` as JSON, which nests and keeps every float's bits |
+| | `run` | the run's `id`, `settings`, `classes`; whether to `evaluate`; `exchange`; `veil` |
 | its report | `report` | the numbers |
 | its update | `arrays` | the trained state; absent where the client had nothing to train on |
 | | `update` | `size`, `reliability` |
 | | `report` | the numbers |
+| with either | `evaluation` | how the global model does on the site's held-out images, if asked for and there are any |
+| who it is | `site` | `name`, `identity`, `classes`, `shape`, and how many images there are for `train` and `test` |
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from io import BytesIO
 from math import prod
-from typing import TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.lib import format as npy
-from pydantic import BaseModel, ConfigDict, Json, PositiveInt, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, Json, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
 from torch import Tensor
 
 from fedpca.core import ClientId, Order, Params, Report, Update, Verdict
 from fedpca.faults import WireError
 from fedpca.params import Layout
+from fedpca.scenario import Experiment
 
 ARRAYS, SIDE, ORDER, UPDATE, REPORT = "arrays", "arrays/", "order", "update", "report"
+RUN, SITE, EVALUATION = "run", "site", "evaluation"
 NPY = "numpy.ndarray"  # Flower's name for arrays in NumPy's file format
 SAME_MODEL = "server and clients must build the same model"
 EXACTLY = ConfigDict(strict=True, extra="forbid")
@@ -57,7 +62,48 @@ class UpdateHead(BaseModel):
     reliability: float
 
 
+class RunHead(BaseModel):
+    """Which run a message belongs to, and all that a site must know of it."""
+
+    model_config = EXACTLY
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]  # names a folder at the site
+    settings: Json[Experiment]
+    classes: list[str]  # in the order of the model's outputs; none as long as they are not agreed on
+    evaluate: bool
+    exchange: Literal["two", "one"]
+    veil: Json[dict[str, float | None]]
+
+
+class SiteHead(BaseModel):
+    """Who a site is, and what it has."""
+
+    model_config = EXACTLY
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
+    identity: Annotated[
+        str, Field(max_length=64)
+    ]  # the same after a restart, another for another site of the same name
+    classes: list[str]  # none where labels are the numbers of the model's outputs
+    shape: list[PositiveInt]  # of an image
+    train: PositiveInt
+    test: NonNegativeInt
+
+
+Metric = Annotated[float, Field(ge=0, le=1)]
+
+
+class Evaluation(BaseModel):
+    """How the global model does on a site's held-out images, as `evaluate.metrics` has it."""
+
+    model_config = EXACTLY
+    acc: Metric
+    bacc: Metric
+    auc: Metric
+    auc_ovo: Metric
+
+
+EVALUATED = TypeAdapter(Evaluation)
 ORDER_HEAD, UPDATE_HEAD = TypeAdapter(OrderHead), TypeAdapter(UpdateHead)
+RUN_HEAD, SITE_HEAD = TypeAdapter(RunHead), TypeAdapter(SiteHead)
 NUMBERS = TypeAdapter(dict[str, float | list[float]], config=ConfigDict(strict=True))
 
 
@@ -116,6 +162,61 @@ def update_from_records(records: RecordDict, layout: Layout) -> Update:
     head = _checked(UPDATE_HEAD, records, UPDATE, MetricRecord)
     params = _params(records, ARRAYS, layout) if ARRAYS in records else None
     return Update(params, head.size, head.reliability, report_from_records(records))
+
+
+def run_to_record(
+    run: str,
+    settings: Experiment,
+    classes: Sequence[str],
+    *,
+    evaluate: bool,
+    exchange: str,
+    veil: Mapping[str, float | None],
+) -> ConfigRecord:
+    """What every message to a site says about its run."""
+    texts = {"id": run, "settings": settings.model_dump_json(), "exchange": exchange, "veil": json.dumps(dict(veil))}
+    return ConfigRecord({**texts, "classes": list(classes), "evaluate": evaluate})
+
+
+def run_from_records(records: RecordDict) -> RunHead:
+    """Which run a message belongs to."""
+    return _checked(RUN_HEAD, records, RUN, ConfigRecord)
+
+
+def site_to_records(site: SiteHead) -> RecordDict:
+    """A site's answer to being asked who it is."""
+    return RecordDict({SITE: ConfigRecord(site.model_dump())})
+
+
+def site_from_records(records: RecordDict) -> SiteHead:
+    """Who answered."""
+    return _checked(SITE_HEAD, records, SITE, ConfigRecord)
+
+
+def evaluation_to_record(metrics: Report) -> MetricRecord:
+    """How the global model does at a site, to go with its answer."""
+    return _metrics(metrics)
+
+
+def evaluation_from_records(records: RecordDict) -> dict[str, float] | None:
+    """How the global model does at a site, if it said so."""
+    return _checked(EVALUATED, records, EVALUATION, MetricRecord).model_dump() if EVALUATION in records else None
+
+
+def size_of(records: RecordDict) -> int:
+    """Bytes of the arrays, texts and numbers, without what Flower wraps around them."""
+    return sum(_size(value) for record in records.values() for value in record.values())
+
+
+def _size(value: object) -> int:
+    match value:
+        case Array():
+            return len(value.data)
+        case list():
+            return sum(map(_size, value))
+        case str():
+            return len(value.encode())
+    return len(value) if isinstance(value, bytes) else 8
 
 
 def _head(order: Order) -> ConfigRecord:
