@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -382,6 +384,14 @@ def test_one_exchange_judges_by_the_last_rounds_reports(method: str, federation:
 def test_a_method_without_reports_is_the_same_in_one_exchange():
     experiment = check_experiment({"methods": ["fedavg"]}, "one")
     assert in_one_exchange(compose("fedavg", experiment)) == compose("fedavg", experiment)
+
+
+def test_a_client_does_not_load_what_it_does_not_use():
+    """Each answer is a new process: what it imports is what it costs."""
+    names = "scipy", "sklearn", "pyarrow", "PIL.Image", "fedpca.experiment", "fedpca.data", "typer"
+    code = f"import sys, fedpca.deploy.client; print([name for name in {names} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 # For people who have a Flower app
