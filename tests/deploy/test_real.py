@@ -49,7 +49,9 @@ class Federation:
     @property
     def env(self) -> dict[str, str]:
         own = {"FEDPCA_CACHE": str(self.folder / "cache"), "PYTHONPATH": str(self.folder / "app")}
-        return {**environment(self.folder / "home"), **own}
+        inherited = environment(self.folder / "home")
+        inherited.pop("COVERAGE_PROCESS_CONFIG", None)  # to measure coverage would double what each message takes
+        return {**inherited, **own}
 
     def start_server(self) -> None:
         command = [program("flower-superlink"), "--insecure", "--port", str(self.port)]
