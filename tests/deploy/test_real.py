@@ -190,6 +190,7 @@ def test_four_sites_and_a_server_killed_in_between_give_the_engines_bits(four: F
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("FEDPCA_SLOW" not in os.environ, reason="takes minutes: set FEDPCA_SLOW=1")
 def test_eight_sites_give_the_engines_bits(eight: Federation):
     played(eight, 8, "equal", killed_after=None)
 

@@ -20,20 +20,20 @@ def head(name: str, identity: str = "", **changes: object) -> SiteHead:
 
 
 def test_every_site_has_its_node():
-    assert assigned({5: head("b"), 3: head("a")}, {3, 5}, AGREED) == ({"b": 5, "a": 3}, {})
+    assert assigned({5: head("b"), 3: head("a")}, {3: "", 5: "b"}, AGREED) == ({"b": 5, "a": 3}, {})
 
 
 def test_a_site_that_restarts_takes_over_from_itself():
-    nodes, refused = assigned({1: head("a", "same"), 2: head("a", "same")}, {1, 2}, AGREED)
+    nodes, refused = assigned({1: head("a", "same"), 2: head("a", "same")}, {1: "", 2: ""}, AGREED)
     assert (nodes, refused) == ({"a": 2}, {})
 
 
 def test_of_two_sites_with_one_name_the_second_waits_until_the_first_has_gone():
     known = {1: head("a", "one"), 2: head("a", "other")}
-    nodes, refused = assigned(known, {1, 2}, AGREED)
+    nodes, refused = assigned(known, {1: "", 2: ""}, AGREED)
     assert nodes == {"a": 1}
     assert refused == {"a (a second one)": "another site has the name 'a' already: rename one of them"}
-    assert assigned(known, {2}, AGREED) == ({"a": 2}, {})
+    assert assigned(known, {2: ""}, AGREED) == ({"a": 2}, {})
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,17 @@ def test_of_two_sites_with_one_name_the_second_waits_until_the_first_has_gone():
     ],
 )
 def test_a_site_that_does_not_fit_is_turned_away(changes: dict[str, object], why: str):
-    assert assigned({1: head("a", **changes)}, {1}, AGREED) == ({}, {"a": why})
+    assert assigned({1: head("a", **changes)}, {1: ""}, AGREED) == ({}, {"a": why})
+
+
+def test_a_site_cannot_take_a_name_that_its_key_does_not_stand_for():
+    nodes, refused = assigned({1: head("berlin"), 2: head("berlin", "other")}, {1: "berlin", 2: "bonn"}, AGREED)
+    assert nodes == {"berlin": 1}
+    assert refused == {"bonn": "it calls itself 'berlin', but its key is that of 'bonn': correct its node config"}
 
 
 def test_a_site_may_lack_a_class():
-    assert assigned({1: head("a", classes=["dog"])}, {1}, AGREED) == ({"a": 1}, {})
+    assert assigned({1: head("a", classes=["dog"])}, {1: ""}, AGREED) == ({"a": 1}, {})
 
 
 def test_classes_are_all_that_the_first_sites_have_unless_they_are_given():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -56,10 +56,11 @@ def in_order(name: str) -> tuple[int, int, str]:
 
 
 def assigned(
-    known: Mapping[int, SiteHead], online: Collection[int], agreed: Agreed | None
+    known: Mapping[int, SiteHead], online: Mapping[int, str], agreed: Agreed | None
 ) -> tuple[dict[ClientId, int], dict[ClientId, str]]:
-    """The node of each site, and who is turned away and why.
+    """The node of each site, and who is turned away and why; `online` has the name that each node's key stands for.
 
+    That name is proven, a site's own word is not: where there are keys both must agree.
     Of two nodes with one name and one store, the later is the same site after a restart and takes over. With another
     store it is another site: it is turned away until the first has gone.
     """
@@ -68,8 +69,12 @@ def assigned(
     for node, site in known.items():
         if node not in online:
             continue
-        holder = nodes.get(site.name)
-        if agreed and (fault := agreed.fault(site)):
+        holder, proven = nodes.get(site.name), online[node]
+        if proven and proven != site.name:
+            refused[proven] = (
+                f"it calls itself {site.name!r}, but its key is that of {proven!r}: correct its node config"
+            )
+        elif agreed and (fault := agreed.fault(site)):
             refused[site.name] = fault
         elif holder is not None and known[holder].identity != site.identity:
             refused[f"{site.name} (a second one)"] = (
@@ -101,9 +106,9 @@ class Roster:
         if not at_once and time.monotonic() - self.looked < REFRESH:
             return
         self.looked = time.monotonic()
-        online = set(self.grid.get_node_ids())
+        online = {node.node_id: node.name for node in self.grid.get_nodes()}
         self.known = {node: site for node, site in self.known.items() if node in online}
-        self._ask(sorted(online - self.known.keys() - set(self.asked.values())))
+        self._ask(sorted(online.keys() - self.known.keys() - set(self.asked.values())))
         self._listen()
         before, earlier = set(self.nodes), set(self.refused)
         self.nodes, self.refused = assigned(self.known, online, self.agreed)
