@@ -89,8 +89,11 @@ class Verdict:
     sides: Mapping[str, Verdict] = field(default_factory=dict)  # the opinions of combined methods, each its own
 
     def having(self, **changes: object) -> Verdict:
-        """The same with some fields changed: `replace` in half the time, for what every round does to every client."""
-        return Verdict(**{**vars(self), **changes})
+        """The same with some fields changed, in less than half of the time that `replace` takes."""
+        assert changes.keys() <= vars(self).keys(), f"no such field: {changes.keys() - vars(self).keys()}"
+        changed = object.__new__(Verdict)
+        vars(changed).update(vars(self), **changes)
+        return changed
 
 
 Diagnosis = Mapping[ClientId, Verdict]  # all that the server remembers besides the weights

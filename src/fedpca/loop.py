@@ -135,7 +135,7 @@ def _reports(
 def _strange(report: Report) -> str | None:
     """Which number of a report is not finite, or None."""
     for name, value in report.items():
-        if not all(isfinite(number) for number in (value if isinstance(value, list) else [value])):
+        if not (all(map(isfinite, value)) if isinstance(value, list) else isfinite(value)):
             return f"its report says {name} = {value}"
     return None
 

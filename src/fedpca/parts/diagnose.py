@@ -45,16 +45,17 @@ class NameGroups:
 
     def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
         """New opinions where the reports are of loss and dispersion; without findings the old ones stay."""
-        known = dict(remember(diagnosis, reports, when))
         if not any("dispersion" in report for report in reports.values()):
-            return known
-        findings = self.identify(reports) or {}
-        judged = {client: self._judged(known[client], finding) for client, finding in findings.items()}
+            return remember(diagnosis, reports, when)
+        findings, known = self.identify(reports) or {}, dict(diagnosis)
+        judged = {client: self._judged(known.get(client, NOBODY), finding) for client, finding in findings.items()}
         common = [c for c, finding in findings.items() if finding.group == "common" == judged[c][1]]
         level = self._confidence([reports[client] for client in common])
-        for client, verdict in known.items():
+        for client in {**diagnosis, **reports}:
+            verdict = known.get(client, NOBODY)
             suspicion, group = judged.get(client, (verdict.suspicion, verdict.group))
-            known[client] = verdict.having(suspicion=suspicion, group=group, threshold=level)
+            report = {**verdict.report, **reports.get(client, {})}
+            known[client] = verdict.having(suspicion=suspicion, group=group, threshold=level, report=report)
         return known
 
     def _judged(self, verdict: Verdict, finding: Finding) -> tuple[float, Group]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isfinite, log
+from math import hypot, isfinite, log
 from typing import Literal
 
 import numpy as np
@@ -55,7 +55,7 @@ class ThreeGroups:
         }
         kept = {client: place for client, place in plane.items() if client not in collapsed}
         points = np.array(list(kept.values())).reshape(-1, 2)
-        if len(np.unique(points, axis=0)) < 3:
+        if len(set(kept.values())) < 3:
             return None
         points = scaled(points) if self.scale == "minmax" else points
         partition = self._vote(fit(points, 3, self.starts, self.covariance, self.ridge, self.steps))
@@ -66,17 +66,20 @@ class ThreeGroups:
 
     def _vote(self, fits: Fits) -> tuple[list[Group], list[float]] | None:
         """The partition of the first start among those that name the most frequent set of mislabeled clients."""
-        partitions = [p for start in range(self.starts) if (p := self._partition(fits, start)) is not None]
+        members = fits.responsibilities.argmax(axis=2)
+        sound = np.isfinite(fits.responsibilities.reshape(self.starts, -1).sum(axis=1))
+        partitions = [
+            self._partition(fits, start, members[start])
+            for start in range(self.starts)
+            if sound[start] and len(set(members[start].tolist())) == 3
+        ]
         if not partitions:
             return None
-        accused = [tuple(group == "mislabeled" for group in groups) for groups, _ in partitions]
+        accused = [tuple([group == "mislabeled" for group in groups]) for groups, _ in partitions]
         return partitions[accused.index(Counter(accused).most_common(1)[0][0])]
 
-    def _partition(self, fits: Fits, start: int) -> tuple[list[Group], list[float]] | None:
+    def _partition(self, fits: Fits, start: int, members: NDArray[np.int64]) -> tuple[list[Group], list[float]]:
         resp, means = fits.responsibilities[start], fits.means[start]
-        members = resp.argmax(axis=1)
-        if not np.isfinite(resp).all() or len(set(members)) < 3:
-            return None
         suspect, margin, normal = upper_right(means)
         names = _named(means, suspect)
         if self.gate is not None:
@@ -85,7 +88,7 @@ class ThreeGroups:
                 names[suspect] = "common"
         evidence = resp[:, suspect] if self.membership == "soft" else (members == suspect).astype(float)
         accused = names[suspect] == "mislabeled"
-        return [names[i] for i in members], [float(e) if accused else 0.0 for e in evidence]
+        return [names[i] for i in members.tolist()], (evidence if accused else np.zeros(len(members))).tolist()
 
 
 def upper_right(means: Floats) -> tuple[int, float, Floats]:
@@ -108,12 +111,13 @@ def distance_above(means: Floats, i: int) -> tuple[float, Floats]:
 
     Minus infinity if the line does not fall: then "up-right of it" means nothing.
     """
-    j, k = (n for n in range(3) if n != i)
-    along = means[k] - means[j]
-    if along[0] * along[1] >= 0:
+    (x, y), (x_i, y_i) = means[(i + 1) % 3].tolist(), means[i].tolist()
+    run, rise = (means[(i + 2) % 3] - means[(i + 1) % 3]).tolist()
+    if run * rise >= 0:
         return -np.inf, np.zeros(2)
-    normal = np.abs(along[::-1]) / np.linalg.norm(along)
-    return float(normal @ (means[i] - means[j])), normal
+    length = hypot(run, rise)
+    across, up = abs(rise) / length, abs(run) / length
+    return across * (x_i - x) + up * (y_i - y), np.array([across, up])
 
 
 def _named(means: Floats, suspect: int) -> list[Group]:

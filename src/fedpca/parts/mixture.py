@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+LOG_TAU = float(np.log(2 * np.pi))
 Covariance = Literal["full", "tied", "diag", "spherical"]
 
 
@@ -41,16 +42,16 @@ def fit(
     centre = points.mean(axis=0)
     terms = _terms(points - centre)
     resp = _members(_k_means(points, components, starts), components)  # (S, G, K): sums over components are fast
-    before = np.full(starts, -np.inf)
+    before, least = np.full(starts, -np.inf), ridge * np.eye(points.shape[1])
     for _ in range(most):
-        weights, means, covariances = _maximise(terms, resp, points.shape[1], covariance, ridge)
+        weights, means, covariances = _maximise(terms, resp, covariance, least)
         log_prob = _log_prob(terms, weights, means, covariances)
         top = log_prob.max(axis=1, keepdims=True)
         resp = np.exp(log_prob - top)
         total = resp.sum(axis=1, keepdims=True)
         resp /= total
-        likelihood = (top + np.log(total)).mean(axis=(1, 2))
-        if np.all(np.abs(likelihood - before) < tolerance):
+        likelihood = (top + np.log(total)).reshape(starts, -1).mean(axis=1)
+        if np.abs(likelihood - before).max() < tolerance:
             break
         before = likelihood
     return Fits(weights, means + centre, covariances, resp.transpose(0, 2, 1), likelihood)
@@ -108,10 +109,9 @@ def _terms(points: Floats) -> Floats:
     return np.hstack([np.ones((len(points), 1)), points, products])
 
 
-def _maximise(
-    terms: Floats, resp: Floats, dim: int, covariance: Covariance, ridge: float
-) -> tuple[Floats, Floats, Floats]:
-    sums, points = resp @ terms, len(terms)  # (S, G, 1 + D + D²)
+def _maximise(terms: Floats, resp: Floats, covariance: Covariance, least: Floats) -> tuple[Floats, Floats, Floats]:
+    points, dim = len(terms), len(least)
+    sums = (resp.reshape(-1, points) @ terms).reshape(*resp.shape[:2], -1)  # (S, G, 1 + D + D²), as one product
     sizes = sums[:, :, 0] + 10 * np.finfo(np.float64).eps
     moments = sums[:, :, 1:] / sizes[..., None]
     means, seconds = moments[:, :, :dim], moments[:, :, dim:].reshape(*sizes.shape, dim, dim)
@@ -123,19 +123,19 @@ def _maximise(
         if covariance == "spherical":
             variance = np.repeat(variance.mean(axis=2, keepdims=True), dim, axis=2)
         covs = variance[..., None] * np.eye(dim)
-    return sizes / points, means, covs + ridge * np.eye(dim)
+    return sizes / points, means, covs + least
 
 
 def _log_prob(terms: Floats, weights: Floats, means: Floats, covariances: Floats) -> Floats:
     """Log of weight times density (S, G, K): a quadratic form, written as a product with the terms."""
     dim = means.shape[2]
     precision = np.linalg.inv(covariances)
-    towards = (precision @ means[..., None])[..., 0]
+    towards = np.einsum("sgij,sgj->sgi", precision, means)
     log_det = np.linalg.slogdet(covariances)[1]
-    constant = np.log(weights) - 0.5 * (dim * np.log(2 * np.pi) + log_det + (means * towards).sum(axis=2))
+    constant = np.log(weights) - 0.5 * (dim * LOG_TAU + log_det + np.einsum("sgi,sgi->sg", means, towards))
     flat = precision.reshape(*weights.shape, dim * dim)
     factors = np.concatenate([constant[..., None], towards, -0.5 * flat], axis=2)  # (S, G, 1 + D + D²)
-    log_prob: Floats = factors @ terms.T
+    log_prob: Floats = (factors.reshape(-1, terms.shape[1]) @ terms.T).reshape(*weights.shape, -1)
     return log_prob
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedpca.core import Samples, Select, Site
-from fedpca.parts.report import MANY, passes, whole
+from fedpca.parts.report import MANY, log_probs, passes, whole
 
 
 def everything(site: Site) -> Samples:
@@ -69,13 +69,17 @@ class ConfidentOfTheMislabeled:
         self, thresholds: list[float], sizes: list[int], confidence: Tensor, predicted: Tensor
     ) -> Iterator[Samples]:
         """`_confident` of several clients, whose samples lie one after the other."""
+        if confidence.max().item() <= min(thresholds):
+            yield from (nothing() for _ in sizes)
+            return
         owners = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
         picked = (confidence > torch.tensor(thresholds, dtype=confidence.dtype)[owners]).nonzero().flatten()
-        starts, whose = torch.tensor([0, *sizes[:-1]]).cumsum(0), owners[picked]
-        counts = torch.bincount(whose, minlength=len(sizes)).tolist()
-        chosen = (picked - starts[whose], predicted[picked], confidence[picked])
-        for rows, labels, sure in zip(*(torch.split(values, counts) for values in chosen), strict=True):
-            yield Samples(rows, labels, sure.mean().item()) if rows.shape[0] >= self.least else nothing()
+        starts, whose, sure = torch.tensor([0, *sizes[:-1]]).cumsum(0), owners[picked], confidence[picked]
+        counts = torch.bincount(whose, minlength=len(sizes))
+        means = torch.zeros(len(sizes), dtype=sure.dtype).index_add_(0, whose, sure) / counts.clamp_min(1)
+        chosen = (torch.split(values, counts.tolist()) for values in (picked - starts[whose], predicted[picked]))
+        for rows, labels, mean in zip(*chosen, means.tolist(), strict=True):
+            yield Samples(rows, labels, mean) if rows.shape[0] >= self.least else nothing()
 
     def _confident(self, site: Site, confidence: Tensor, predicted: Tensor) -> Samples:
         rows = (confidence > site.order.verdict.threshold).nonzero().flatten()
@@ -86,5 +90,5 @@ class ConfidentOfTheMislabeled:
 
 def _surest(logits: Tensor) -> tuple[Tensor, Tensor]:
     """The probability of the likeliest class (N,), and that class (N,)."""
-    confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
-    return confidence, predicted
+    logs, predicted = log_probs(logits).max(dim=0)
+    return logs.exp_(), predicted

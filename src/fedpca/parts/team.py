@@ -27,7 +27,7 @@ from fedpca.parts.step import TINY, GapGuided, descend, grown
 from fedpca.parts.train import Descent, LocalTraining, nothing
 
 SIZE = 25  # clients at once: enough to spread Python's cost, few enough that a step stays in the cache
-REPORTERS = 100  # clients at once where they only report: they share the weights
+MANY = 100  # clients at once where they report or select: they share the weights
 SMALL = 1 << 16  # weights, up to which a team's work is mostly Python: threads would only pass its lock to and fro
 
 
@@ -73,7 +73,7 @@ def _are_all(weights: Tensor, layers: Sequence[nn.Linear]) -> bool:
 
 
 class Stack:
-    """As many copies of a network as there are clients: their weights, gradients (G, P), and the layers as views.
+    """As many copies of a network as there are clients: their weights and gradients (G, P).
 
     The gradient is written out rather than left to autograd, which would spend more on bookkeeping than on products.
     Until the first step the copies are one, and so are the products with its weights.
@@ -84,32 +84,28 @@ class Stack:
         self.grad = torch.empty(count, len(net.weights), device=net.device)
         self.slopes = _views(self.grad, self.shapes)
         self.momentum: Tensor | None = None  # before the first step
-        self.place(net.weights.detach())
-
-    def place(self, weights: Tensor) -> None:
-        """Sets the clients' weights (G, P), or those of all (P,)."""
-        self.weights, self.layers = weights, _views(weights, self.shapes)
+        self.weights = net.weights.detach()  # each client's (G, P), or those of all (P,)
 
     def gradient(self, images: Tensor, labels: Tensor, shares: Tensor, shifts: Tensor | None) -> Tensor:
         """Of each client's loss (G, P): cross-entropy of images (G, n, pixels) and labels (G, n), weighed by shares."""
-        seen = [images]  # what goes into each layer
-        for number, (weight, bias) in enumerate(self.layers, 1):
+        layers, seen = _views(self.weights, self.shapes), [images]  # seen: what goes into each layer
+        for number, (weight, bias) in enumerate(layers, 1):
             seen.append(
                 linear(seen[-1], weight, bias)
                 if weight.ndim == 2
                 else torch.baddbmm(bias.unsqueeze(1), seen[-1], weight.transpose(1, 2))
             )
-            if number < len(self.layers):
+            if number < len(layers):
                 seen[-1].relu_()
         logits = seen.pop()
-        back = (logits if shifts is None else logits + shifts).softmax(dim=2)
+        back = _probs(logits if shifts is None else logits + shifts)
         back.scatter_add_(2, labels.unsqueeze(2), torch.full_like(back[:, :, :1], -1.0)).mul_(shares.unsqueeze(2))
-        for number in reversed(range(len(self.layers))):
+        for number in reversed(range(len(layers))):
             weight_slope, bias_slope = self.slopes[number]
             weight_slope.copy_(back.transpose(1, 2) @ seen[number])
             torch.sum(back, dim=1, out=bias_slope)
             if number:
-                back = (back @ self.layers[number][0]).mul_(seen[number].sign())  # of what a ReLU let through: 0 or 1
+                back = (back @ layers[number][0]).mul_(seen[number].sign())  # of what a ReLU let through: 0 or 1
         return self.grad
 
     def descend(self, descent: Descent) -> None:
@@ -122,9 +118,15 @@ class Stack:
             self.momentum = self.grad.clone()
         step = self.grad if self.momentum is None else self.momentum
         if self.weights.ndim == 1:
-            self.place(torch.sub(self.weights, step, alpha=descent.lr))
+            self.weights = torch.sub(self.weights, step, alpha=descent.lr)
         else:
             self.weights.sub_(step, alpha=descent.lr)
+
+
+def _probs(logits: Tensor) -> Tensor:
+    """The softmax over the last dimension; turned round, since that is short, in a quarter of the time."""
+    columns = logits.flatten(0, 1).T.contiguous().softmax(dim=0)
+    return columns.T.contiguous().view(logits.shape)
 
 
 def _views(vectors: Tensor, shapes: Sequence[torch.Size]) -> list[tuple[Tensor, Tensor]]:
@@ -160,9 +162,11 @@ def train_team(training: LocalTraining, net: Net, sites: Sequence[Site], samples
         if count == 0:
             vectors |= {i: net.weights.detach().to("cpu", copy=True) for i in members}
             continue
-        some = [samples[i] for i in members]
-        batches = _batches(training, net, [sites[i] for i in members], some, [steps[i] for i in members])
-        vectors |= zip(members, _trained(training, net, batches, sites[0]).unbind(), strict=True)
+        for begin in range(0, len(members), SIZE):
+            some = members[begin : begin + SIZE]
+            own = [sites[i] for i in some], [samples[i] for i in some], [steps[i] for i in some]
+            batches = _batches(training, net, *own)
+            vectors |= zip(some, _trained(training, net, batches, sites[0]).unbind(), strict=True)
     rest = params_of(net)
     return [_update(training, rest, sites[i], samples[i], vectors[i]) for i in range(len(sites))]
 
@@ -238,9 +242,9 @@ def _trained(training: LocalTraining, net: Net, batches: Batches, site: Site) ->
 def _rise(stack: Stack, slope: Callable[[], Tensor], step: GapGuided, radius: float) -> None:
     """`GapGuided` for all clients at once: leaves each one's direction where the gradient is."""
     here, plain = stack.weights, slope().clone()
-    stack.place(torch.addcmul(here, plain, radius / (plain.norm(dim=1, keepdim=True) + TINY)))
+    stack.weights = torch.addcmul(here, plain, radius / (plain.norm(dim=1, keepdim=True) + TINY))
     risen = slope()
-    stack.place(here)
+    stack.weights = here
     length = risen.norm(dim=1, keepdim=True)
     along = (plain * risen).sum(dim=1, keepdim=True) / (length * (length + TINY)).clamp_min(TINY**2)
     risen.mul_(1 + step.alpha * along).sub_(plain, alpha=step.alpha)
