@@ -1,6 +1,6 @@
-"""SuperLink, SuperNodes and a run as real processes on loopback: the engine's bits, and faults that hold nobody up.
+"""Server, sites and runs as real processes: TLS, registered keys, where the machine allows it no network but loopback.
 
-Every wait has a limit, and whatever was started is ended.
+The engine's bits, and faults that hold nobody up. Every wait has a limit, and whatever was started is ended.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import dedent
-from threading import Event
 
 import numpy as np
 import pytest
@@ -25,8 +25,9 @@ from safetensors.torch import load_file
 
 from fedpca import InProcess, Server, Workers, build, compose, federate, load, params_of, play, read_experiment
 from fedpca.core import Shard
-from fedpca.deploy.keeper import descendants, send
-from fedpca.deploy.processes import Child, end, environment, flwr, free_port, program, wait_until_open
+from fedpca.deploy.keeper import alive, descendants, send
+from fedpca.deploy.keys import make_keys
+from fedpca.deploy.processes import free_port
 from fedpca.params import layout_of
 from fedpca.results.page import write_page
 from fedpca.results.runs import find_runs
@@ -35,72 +36,77 @@ from fedpca.scenario import check_experiment
 NAMES = ("aachen", "bonn", "celle", "dessau", "essen", "fulda", "gotha", "halle")
 LIMIT = 900.0  # seconds, for a machine that does much else; a quiet one needs a tenth
 COMPONENTS = {"serverapp": "fedpca.deploy.server:app", "clientapp": "fedpca.deploy.client:app"}
+FEDPCA = [sys.executable, "-m", "fedpca"]
 
 
 @dataclass
 class Federation:
-    """A server and its sites, all on this machine."""
+    """A server and its sites, all on this machine, each started as its operator would."""
 
     folder: Path
-    port: int
+    prefix: list[str]  # before a command, to have it without a network
     shards: dict[str, Shard]
-    children: dict[str, Child] = field(default_factory=dict)
+    port: int = field(default_factory=free_port)
+    started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    @property
-    def env(self) -> dict[str, str]:
-        own = {"FEDPCA_CACHE": str(self.folder / "cache"), "PYTHONPATH": str(self.folder / "app")}
-        inherited = environment(self.folder / "home")
-        inherited.pop("COVERAGE_PROCESS_CONFIG", None)  # to measure coverage would double what each message takes
-        return {**inherited, **own}
+    def start(self, name: str, *options: str) -> subprocess.Popen[bytes]:
+        env = {**os.environ, "FEDPCA_CACHE": str(self.folder / "cache")}
+        env.pop("COVERAGE_PROCESS_CONFIG", None)  # to measure coverage would double what each message takes
+        with (self.folder / f"{name}.log").open("ab") as log:
+            command = [*self.prefix, *FEDPCA, "deploy", *options]
+            self.started[name] = subprocess.Popen(command, cwd=self.folder, env=env, stdout=log, stderr=log)
+        return self.started[name]
 
     def start_server(self) -> None:
-        command = [program("flower-superlink"), "--insecure", "--port", str(self.port)]
-        self.children["server"] = Child("server", command, self.env, self.log)
-        assert wait_until_open(self.port, self.children["server"], Event())
+        before = self.log("server").count("ready at")
+        self.start("server", "server", "--keys", "keys/server", "--port", str(self.port))
+        self.wait_for(lambda: self.log("server").count("ready at") > before)
 
     def start_site(self, name: str) -> None:
-        config = self.folder / f"{name}.toml"
-        store = str(self.folder / "store" / name)
-        config.write_text(tomli_w.dumps({"site": name, "data": str(self.folder / "data" / name), "store": store}))
-        command = [program("flower-supernode"), "--insecure", "--superlink", f"127.0.0.1:{self.port}"]
-        command += ["--node-config", str(config), "--port", str(free_port())]
-        self.children[name] = Child(name, command, self.env, self.log)
+        own = ["--site", name, "--keys", f"keys/sites/{name}", "--data", f"data/{name}"]
+        self.start(name, "client", *own, "--server", f"127.0.0.1:{self.port}")
 
     def kill(self, name: str) -> None:
         """As if its plug were pulled."""
-        pid = self.children[name].process.pid
-        send([pid, *descendants([pid])], signal.SIGKILL)
-        self.children.pop(name).process.wait()
+        process = self.started.pop(name)
+        family = {process.pid, *descendants([process.pid])}
+        send(list(family), signal.SIGKILL)
+        process.wait()
+        self.wait_for(lambda: not alive(family))
 
-    def submit(self, components: dict[str, str] = COMPONENTS, **config: object) -> str:
-        """Starts a run; its number."""
+    def end(self) -> None:
+        family = descendants(process.pid for process in self.started.values())
+        for process in self.started.values():
+            process.terminate()
+        for process in self.started.values():
+            process.wait(120)
+        for pid in alive(family):
+            os.kill(pid, signal.SIGKILL)
+
+    def run(self, components: dict[str, str] = COMPONENTS, **config: object) -> subprocess.Popen[bytes]:
+        """Starts a run, which shows its log to the end."""
         app = self.folder / "app"
         app.mkdir(exist_ok=True)
         table = {"name": "trial", "seeds": 0, "model.name": "mlp", "training.batch": 16, "deploy.wait": LIMIT, **config}
         flower = {"publisher": "fedpca", "components": components, "config": table}
         project = {"name": "trial", "version": "0.1.0", "dependencies": []}
         (app / "pyproject.toml").write_text(tomli_w.dumps({"project": project, "tool": {"flwr": {"app": flower}}}))
-        return str(flwr(["run", str(app)], self.env)["run-id"])
+        return self.start("run", "run", "app")
 
-    def status(self, run: str) -> str:
-        (found,) = flwr(["list", "--run-id", run], self.env)["runs"]
-        return f"{found['status']} {found.get('status-details')}"
-
-    def wait_for(self, what: Callable[[], object], run: str) -> None:
+    def wait_for(self, what: Callable[[], object], run: subprocess.Popen[bytes] | None = None) -> None:
         """Waits until something is so; a run that ends before that ends the wait."""
         limit = time.monotonic() + LIMIT
         while not what():
-            assert time.monotonic() < limit, f"nothing within {LIMIT} s; the log ends with {self.tail()}"
-            time.sleep(1)
-            if int(time.monotonic()) % 15 == 0:
-                assert not self.status(run).startswith("finished") or what(), self.tail()
+            assert time.monotonic() < limit, f"nothing within {LIMIT} s; {self.tails()}"
+            assert run is None or run.poll() is None or what(), self.tails()
+            time.sleep(0.2)
 
-    def log(self, line: str) -> None:
-        with (self.folder / "log.txt").open("a") as file:
-            file.write(line + "\n")
+    def log(self, name: str) -> str:
+        path = self.folder / f"{name}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
 
-    def tail(self) -> str:
-        return "\n".join((self.folder / "log.txt").read_text().splitlines()[-60:])
+    def tails(self) -> str:
+        return "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in self.folder.glob("*.log"))
 
     def lines(self, out: str, method: str) -> list[dict]:
         path = self.folder / out / method / "seed-0" / "rounds.jsonl"
@@ -116,12 +122,9 @@ def digits(sites: int) -> dict[str, Shard]:
     return {name: Shard(own.x[torch.arange(len(own.y))], own.y) for name, own in zip(NAMES, shards, strict=False)}
 
 
-def made(folder: Path, sites: int) -> Iterator[Federation]:
-    federation = Federation(folder, free_port(), digits(sites))
-    connection = {"address": f"127.0.0.1:{federation.port}", "insecure": True}
-    (folder / "home").mkdir(parents=True)
-    settings = tomli_w.dumps({"superlink": {"default": "here", "here": connection}})
-    (folder / "home" / "config.toml").write_text(settings)
+def made(folder: Path, prefix: list[str], sites: int) -> Iterator[Federation]:
+    federation = Federation(folder, prefix, digits(sites))
+    make_keys(list(federation.shards), folder / "keys")
     for name, shard in federation.shards.items():
         (folder / "data" / name).mkdir(parents=True)
         held = torch.arange(0, len(shard.y), 5)
@@ -138,17 +141,17 @@ def made(folder: Path, sites: int) -> Iterator[Federation]:
             federation.start_site(name)
         yield federation
     finally:
-        end(list(federation.children.values()))
+        federation.end()
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
-    yield from made(tmp_path_factory.mktemp("four"), 4)
+def four(tmp_path_factory: pytest.TempPathFactory, prefix: list[str]) -> Iterator[Federation]:
+    yield from made(tmp_path_factory.mktemp("four"), prefix, 4)
 
 
 @pytest.fixture(scope="module")
-def eight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
-    yield from made(tmp_path_factory.mktemp("eight"), 8)
+def eight(tmp_path_factory: pytest.TempPathFactory, prefix: list[str]) -> Iterator[Federation]:
+    yield from made(tmp_path_factory.mktemp("eight"), prefix, 8)
 
 
 def assert_engines_bits(federation: Federation, folder: Path) -> None:
@@ -163,36 +166,37 @@ def assert_engines_bits(federation: Federation, folder: Path) -> None:
     assert all(torch.equal(expected[name], came[name]) for name in expected)
 
 
-def played(federation: Federation, sites: int, out: str, killed_after: int | None) -> None:
-    config = {"methods": "fedpca-hs", "rounds": 5, "method.fedpca-hs.warmup": 3}
-    deploy = {"deploy.sites": sites, "deploy.quorum": sites, "deploy.out": str(federation.folder / out)}
-    folder = federation.folder / out / "fedpca-hs" / "seed-0"
-    run = federation.submit(**config, **deploy, **{"deploy.deadline": LIMIT})
+def played(federation: Federation, sites: int, killed_after: int | None) -> None:
+    config = {"methods": "fedpca-hs", "rounds": 5, "method.fedpca-hs.warmup": 3, "deploy.deadline": LIMIT}
+    config |= {"deploy.sites": sites, "deploy.quorum": sites, "deploy.out": str(federation.folder / "equal")}
+    folder = federation.folder / "equal" / "fedpca-hs" / "seed-0"
+    run = federation.run(**config)
     if killed_after:
-        federation.wait_for(lambda: len(federation.lines(out, "fedpca-hs")) >= killed_after, run)
-        processes = descendants([federation.children["server"].process.pid])
-        (app,) = [pid for pid in processes if b"flwr-serverapp" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-        os.kill(app, signal.SIGKILL)
+        federation.wait_for(lambda: len(federation.lines("equal", "fedpca-hs")) >= killed_after, run)
+        federation.kill("server")
+        assert run.wait(LIMIT) == 1
+        assert "the server went away" in federation.log("run")
         assert not (folder / "summary.json").exists()
-        run = federation.submit(**config, **deploy, **{"deploy.deadline": LIMIT})
-    federation.wait_for((folder / "summary.json").exists, run)
-    lines = federation.lines(out, "fedpca-hs")
+        federation.start_server()
+        run = federation.run(**config)
+    assert run.wait(LIMIT) == 0, federation.tails()
+    lines = federation.lines("equal", "fedpca-hs")
     assert [line["round"] for line in lines] == [1, 2, 3, 4, 5]
     assert all(not line["left_out"] for line in lines)
     assert set(lines[-1]["groups"]) == set(federation.shards)
     assert_engines_bits(federation, folder)
-    page = write_page(find_runs([federation.folder / out]))
+    page = write_page(find_runs([federation.folder / "equal"]))
     assert all(name in page for name in federation.shards)
 
 
 def test_four_sites_and_a_server_killed_in_between_give_the_engines_bits(four: Federation):
-    played(four, 4, "equal", killed_after=3)
+    played(four, 4, killed_after=3)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif("FEDPCA_SLOW" not in os.environ, reason="takes minutes: set FEDPCA_SLOW=1")
 def test_eight_sites_give_the_engines_bits(eight: Federation):
-    played(eight, 8, "equal", killed_after=None)
+    played(eight, 8, killed_after=None)
 
 
 FAULTY = '''
@@ -230,33 +234,23 @@ def test_faults_hold_nobody_up_and_are_named(four: Federation):
     (four.folder / "app" / "faulty.py").write_text(dedent(FAULTY))
     out = four.folder / "faults"
     deploy = {"deploy.sites": 4, "deploy.quorum": 2, "deploy.deadline": 300.0, "deploy.out": str(out)}
-    run = four.submit({**COMPONENTS, "clientapp": "faulty:app"}, methods="fedavg", rounds=4, **deploy)
-    waiting = four.folder / "store" / "celle" / "waiting"
-    four.wait_for(waiting.exists, run)
+    run = four.run({**COMPONENTS, "clientapp": "faulty:app"}, methods="fedavg", rounds=6, **deploy)
+    four.wait_for((four.folder / "site-celle" / "store" / "waiting").exists, run)
     four.kill("celle")
     four.start_site("celle")
-    four.wait_for((out / "fedavg" / "seed-0" / "summary.json").exists, run)
+    assert run.wait(LIMIT) == 0, four.tails()
     lines = four.lines("faults", "fedavg")
     fire = "it failed: <class 'RuntimeError'>:<'the scanner is on fire'>"
     assert lines[0]["left_out"] == {"bonn": fire, "dessau": "its weights are not finite"}
     assert list(lines[1]["left_out"]) == ["celle"]
     assert lines[1]["left_out"]["celle"] in ("it restarted", "it went offline")
-    assert lines[3]["left_out"] == {}, "everybody came back"
-    assert lines[3]["clients"]["weight"] == pytest.approx([0.25] * 4)
-    numbers = re.findall(r"SuperNode ID: (\d+)", (four.folder / "log.txt").read_text())
-    assert len(numbers) >= 5
-    assert not any(number in json.dumps(lines) for number in numbers), "sites have names"
+    assert lines[-1]["left_out"] == {}, "everybody came back"
+    assert lines[-1]["clients"]["weight"] == pytest.approx([0.25] * 4)
+    assert not re.search(r"(?<![.\d])\d{15}", json.dumps(lines)), "sites have names, not Flower's numbers"
 
 
 def test_below_the_quorum_the_run_fails_and_says_so(four: Federation):
-    (four.folder / "app").mkdir(exist_ok=True)
-    shutil.rmtree(four.folder / "data" / "bonn")
-    out = four.folder / "short"
-    deploy = {"deploy.sites": 4, "deploy.quorum": 4, "deploy.wait": 90.0, "deploy.out": str(out)}
-    run = four.submit(methods="fedavg", rounds=1, **{**deploy, "deploy.deadline": 60.0})
-    limit = time.monotonic() + LIMIT
-    while not four.status(run).startswith("finished"):
-        assert time.monotonic() < limit
-        time.sleep(2)
-    assert four.status(run).startswith("finished:failed")
-    assert "3 of 4 sites came within 90 s" in four.status(run)
+    deploy = {"deploy.sites": 5, "deploy.quorum": 5, "deploy.wait": 20.0, "deploy.out": str(four.folder / "short")}
+    run = four.run(methods="fedavg", rounds=1, **{**deploy, "deploy.deadline": 60.0})
+    assert run.wait(LIMIT) == 1, four.tails()
+    assert re.search(r"[0-4] of 5 sites came within 20 s", four.log("run")), four.log("run")

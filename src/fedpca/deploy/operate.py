@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -37,8 +38,10 @@ from fedpca.files import write_whole
 
 INSECURE = "would be readable and open to anyone on the network"
 NEW_SITES = 5.0  # seconds between looks at who may join
-UNKNOWN_KEY = "[code: 2004]"  # Flower's
+REFUSED = "[code: 2004]"  # Flower's: it does not know the key, or takes the site's last process for alive
+LEASE = 120.0  # seconds after which Flower has surely noticed that a process is gone; it takes 60
 COMPLETED = "finished:completed"
+JOINED = "joined"  # file in a site's state: which server it has been connected to
 PAUSE = 5.0  # seconds before a site that was connected tries again
 
 
@@ -234,16 +237,21 @@ def join(joining: Joining, insecure: bool, tell: Tell) -> int:
 
 def _join(joining: Joining, children: list[Child], stop: Event, tell: Tell) -> int:
     command, env, connected = _supernode(joining), environment(joining.state.resolve() / "flower"), Event()
+    limit = time.monotonic() + LEASE
     while not stop.is_set():
         port = ["--port", str(free_port())]  # for its own processes, on loopback
-        child = Child(joining.site, [*command, *port], env, tell, _at_a_site(joining.server, connected))
+        child = Child(joining.site, [*command, *port], env, tell, _at_a_site(joining, connected))
         children[:] = [child]
         while child.ended() is None and not stop.wait(0.2):
             pass
         if not stop.is_set():
-            _refuse_hopeless(child, joining.server, connected)
+            refused = REFUSED in " ".join(child.last)
+            limit = limit if refused else time.monotonic() + LEASE
+            why = f"{joining.server} takes this site's last process for alive" if refused else "the connection ended"
+            if not refused or not _was_there(joining) or time.monotonic() > limit:
+                _refuse_hopeless(child, joining.server, connected)
             end(children)
-            tell(f"[{joining.site}] the connection ended; trying again in {PAUSE:.0f} s")
+            tell(f"[{joining.site}] {why}; trying again in {PAUSE:.0f} s")
             stop.wait(PAUSE)
     tell(f"[{joining.site}] stopping")
     return 0
@@ -287,20 +295,27 @@ def _node_settings(joining: Joining) -> Path:
     return path
 
 
-def _at_a_site(server: str, connected: Event) -> Show:
+def _at_a_site(joining: Joining, connected: Event) -> Show:
     def show(line: str) -> str | None:
         if "SuperNode ID" in line:
             connected.set()
-            return f"connected to {server}"
+            write_whole(joining.state / JOINED, joining.server)
+            return f"connected to {joining.server}"
         return plain(line)
 
     return show
 
 
+def _was_there(joining: Joining) -> bool:
+    """Whether this server has known the site's key before."""
+    path = joining.state / JOINED
+    return path.is_file() and path.read_text() == joining.server
+
+
 def _refuse_hopeless(child: Child, server: str, connected: Event) -> None:
     """Stops where trying again would not help; a server that restarts ends connections too, and is waited for."""
     said = " ".join(child.last)
-    if UNKNOWN_KEY in said:
+    if REFUSED in said:
         raise RunError(
             f"{server} does not know the key of {child.name}: its operator must put your site.pub into the server's "
             f"keys as sites/{child.name}.pub"
