@@ -16,7 +16,7 @@ demo: .venv/.base  ## compare the methods on the embedded digits federation
 	$(BIN)/fedpca demo
 
 test: .venv/.dev check  ## lint, types, then the tests with coverage
-	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered
+	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term-missing:skip-covered
 
 check: .venv/.dev  ## ruff and mypy
 	$(BIN)/ruff check .
