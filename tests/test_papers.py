@@ -204,3 +204,37 @@ def test_what_the_further_studies_change():
     assert {each.rare.clean for each in inputs.values()} == {(0.8, 0.6, 0.4, 0.2, 0.0)}
     assert {each.noise.where for each in uniform.values()} == {"evenly"}
     assert {each.evaluation.features > 0 for each in paper("tsne").values()} == {True}
+
+
+LITE = {
+    "fashion": ("fashion-mnist", 50, 5, [(0.2, 1.0), (0.4, 0.8), (0.6, 0.5)]),
+    "cifar10": ("cifar10", 50, 5, [(0.2, 1.0), (0.4, 0.8), (0.6, 0.5)]),
+    "ct": ("ich-ct", 20, 4, [(0.1, 1.0)]),
+    "skin": ("isic2019-ham10000", 20, 4, [(0.1, 1.0)]),
+}
+
+
+@pytest.mark.parametrize("name", LITE)
+def test_lite_experiments_have_the_papers_clients_noise_and_rows(name: str):
+    dataset, clients, rare, noise = LITE[name]
+    found = read_settings(FOLDER / "lite" / f"{name}.toml")
+    assert [(e.noise.clients, e.noise.labels) for e in found.values()] == noise
+    for experiment in found.values():
+        assert (experiment.data.dataset, experiment.data.clients) == (dataset, clients)
+        assert round(experiment.rare.share * clients) == rare
+        assert {"fedavg", "hnobs", "fedism+fednoro", "fedpca-d", "fedpca-hs", "fedpca-wo-fairness"} <= {
+            *experiment.methods
+        }
+        assert list(experiment.seeds) == [0, 1, 2]
+        assert experiment.evaluation.on == "test"
+        assert experiment.data.validation_share == 0
+
+
+@pytest.mark.parametrize("name", LITE)
+def test_lite_searches_choose_on_validation_images_alone_and_are_obeyed(name: str):
+    final = next(iter(read_settings(FOLDER / "lite" / f"{name}.toml").values()))
+    for experiment in read_settings(FOLDER / "lite" / f"search-{name}.toml").values():
+        assert experiment.evaluation.on == "validation"
+        assert experiment.data.validation_share > 0
+        assert (experiment.rare, experiment.model, experiment.training) == (final.rare, final.model, final.training)
+        assert experiment.rounds == final.rounds
