@@ -17,6 +17,7 @@ from fedpca.deploy.keeper import alive, descendants
 from fedpca.deploy.keys import make_keys
 from fedpca.deploy.processes import Child, address, end, environment, free_port, is_loopback, plain
 from fedpca.faults import UserError
+from tests.deploy.conftest import unmeasured
 
 FEDPCA = [sys.executable, "-m", "fedpca"]
 APP = {
@@ -74,8 +75,15 @@ class Federation:
 
     def run(self, *command: str, limit: float = 300) -> subprocess.CompletedProcess[str]:
         """A command of the same machine and its end."""
-        whole = [*self.prefix, *command]
-        return subprocess.run(whole, cwd=self.folder, capture_output=True, text=True, timeout=limit, check=False)
+        return subprocess.run(
+            [*self.prefix, *command],
+            cwd=self.folder,
+            env=unmeasured(),
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
+        )
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
@@ -103,7 +111,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory, prefix: list[str]) -> I
     def start(name: str, *options: str) -> subprocess.Popen[bytes]:
         with (folder / f"{name}.log").open("wb") as log:
             command = [*prefix, *FEDPCA, "deploy", *options]
-            started.append(subprocess.Popen(command, cwd=folder, stdout=log, stderr=log))
+            started.append(subprocess.Popen(command, cwd=folder, env=unmeasured(), stdout=log, stderr=log))
         return started[-1]
 
     where = ["--server", f"127.0.0.1:{port}", "--data", "my data"]

@@ -32,6 +32,7 @@ from fedpca.params import layout_of
 from fedpca.results.page import write_page
 from fedpca.results.runs import find_runs
 from fedpca.scenario import check_experiment
+from tests.deploy.conftest import unmeasured
 
 NAMES = ("aachen", "bonn", "celle", "dessau", "essen", "fulda", "gotha", "halle")
 LIMIT = 900.0  # seconds, for a machine that does much else; a quiet one needs a tenth
@@ -50,8 +51,7 @@ class Federation:
     started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self, name: str, *options: str) -> subprocess.Popen[bytes]:
-        env = {**os.environ, "FEDPCA_CACHE": str(self.folder / "cache")}
-        env.pop("COVERAGE_PROCESS_CONFIG", None)  # to measure coverage would double what each message takes
+        env = {**unmeasured(), "FEDPCA_CACHE": str(self.folder / "cache")}
         with (self.folder / f"{name}.log").open("ab") as log:
             command = [*self.prefix, *FEDPCA, "deploy", *options]
             self.started[name] = subprocess.Popen(command, cwd=self.folder, env=env, stdout=log, stderr=log)
