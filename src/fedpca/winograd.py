@@ -2,68 +2,145 @@
 
 Lavin and Gray (2016). With a tile d of the input and a filter g the output is A'[(G g G') * (B' d B)] A; the sums over
 channels are then matrix products, for which PyTorch's BLAS is fast. Backwards, the same matrices transposed.
+
+The transforms B' and A' work along one dimension of the tiles, then along the other. An output tile has m entries, the
+input tile below it m + 2: its own m and one more on each side, which belong to its neighbours, or are zeros. A
+transform's arguments are lists of tensors: one entry of every tile, in which dimension 2 leads from a tile to the next.
+Transforms take almost as long as the products, so they are written as the fewest passes over memory, not as matrices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
 CHANNELS = 64  # below so many, moving the tiles takes what the products save
 TILES = 128  # below so many, transforming the filters does
 ROWS = 256  # tiles of a part of the batch: more would leave the cache, fewer are not worth a product
 
 Matrix = tuple[tuple[float, ...], ...]
+Transform = Callable[[Sequence[Tensor], Sequence[Tensor]], None]  # from the first into the second
 
 
-@dataclass(frozen=True)
-class Scheme:
-    """The matrices for output tiles of one size."""
+class Two:
+    """Tiles of 2, from the points 0, 1, -1 and infinity."""
 
-    size: int  # m: of an output tile; the input tile has m + 2
-    inputs: Matrix  # B', (m + 2) x (m + 2)
-    filters: Matrix  # G, (m + 2) x 3
-    outputs: Matrix  # A', m x (m + 2)
+    size = 2
+    filters: Matrix = ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1))
 
-    def pairs(self) -> Tensor:
-        """G x G: a filter's 9 numbers to its (m + 2)^2."""
-        side = torch.tensor(self.filters)
-        return torch.kron(side, side)
+    @staticmethod
+    def spread_input(d: Sequence[Tensor], r: Sequence[Tensor]) -> None:
+        """B' = (1 0 -1 0), (0 1 1 0), (0 -1 1 0), (0 1 0 -1): a tile's entries and its neighbours'."""
+        torch.neg(d[1], out=r[0])
+        but_first(r[0]).add_(but_last(d[1]))
+        torch.add(d[0], d[1], out=r[1])
+        torch.sub(d[1], d[0], out=r[2])
+        r[3].copy_(d[0])
+        but_last(r[3]).sub_(but_first(d[0]))
+
+    @staticmethod
+    def gather_input(r: Sequence[Tensor], d: Sequence[Tensor]) -> None:
+        """The transpose of `spread_input`: an entry is the sum of its parts in up to two tiles."""
+        torch.sub(r[1], r[2], out=d[0]).add_(r[3])
+        but_first(d[0]).sub_(but_last(r[3]))
+        torch.add(r[1], r[2], out=d[1]).sub_(r[0])
+        but_last(d[1]).add_(but_first(r[0]))
+
+    @staticmethod
+    def gather_output(p: Sequence[Tensor], y: Sequence[Tensor]) -> None:
+        """A' = (1 1 1 0), (0 1 -1 -1): m + 2 products to the entries of an output tile."""
+        torch.add(p[1], p[2], out=y[0]).add_(p[0])
+        torch.sub(p[1], p[2], out=y[1]).sub_(p[3])
+
+    @staticmethod
+    def spread_output(y: Sequence[Tensor], p: Sequence[Tensor]) -> None:
+        """The transpose of `gather_output`."""
+        p[0].copy_(y[0])
+        torch.add(y[0], y[1], out=p[1])
+        torch.sub(y[0], y[1], out=p[2])
+        torch.neg(y[1], out=p[3])
 
 
-TWO = Scheme(
-    2,
-    ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
-    ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1)),
-    ((1, 1, 1, 0), (0, 1, -1, -1)),
-)
-# of the points 0, 1, -1, 1/2, -2 and infinity: a third of the rounding error that 0, 1, -1, 2, -2 have
-FOUR = Scheme(
-    4,
-    (
-        (1, -1.5, -2, 1.5, 1, 0),
-        (0, -1, 0.5, 2.5, 1, 0),
-        (0, 1, -2.5, 0.5, 1, 0),
-        (0, -2, -1, 2, 1, 0),
-        (0, 0.5, -1, -0.5, 1, 0),
-        (0, 1, -1.5, -2, 1.5, 1),
-    ),
-    (
+class Four:
+    """Tiles of 4, from the points 0, 1, -1, 1/2, -2 and infinity.
+
+    With them the rounding error is a third of that with 0, 1, -1, 2, -2.
+    """
+
+    size = 4
+    filters: Matrix = (
         (1, 0, 0),
         (1 / 3, 1 / 3, 1 / 3),
         (-1 / 3, 1 / 3, -1 / 3),
         (-16 / 15, -8 / 15, -4 / 15),
         (1 / 15, -2 / 15, 4 / 15),
         (0, 0, 1),
-    ),
-    ((1, 1, 1, 1, 1, 0), (0, 1, -1, 0.5, -2, 0), (0, 1, 1, 0.25, 4, 0), (0, 1, -1, 0.125, -8, 1)),
-)
+    )
+
+    @staticmethod
+    def spread_input(d: Sequence[Tensor], r: Sequence[Tensor]) -> None:
+        """B' = (1 -1.5 -2 1.5 1 0), (0 -1 .5 2.5 1 0), (0 1 -2.5 .5 1 0), (0 -2 -1 2 1 0), (0 .5 -1 -.5 1 0),
+        (0 1 -1.5 -2 1.5 1); rows share two differences.
+        """
+        a, b = torch.sub(d[3], d[1], out=r[4]), torch.sub(d[2], d[0])
+        torch.sub(d[3], d[1], alpha=2, out=r[0]).add_(b, alpha=1.5)
+        but_first(r[0]).add_(but_last(d[3]))
+        torch.add(a, b, out=r[1]).add_(d[1], alpha=1.5).add_(d[2], alpha=1.5)
+        torch.sub(a, b, out=r[2]).sub_(d[1], alpha=1.5).add_(d[2], alpha=1.5)
+        torch.add(a, b, alpha=2, out=r[3])
+        torch.sub(d[0], d[2], alpha=2, out=r[5]).add_(a, alpha=1.5)
+        but_last(r[5]).add_(but_first(d[0]))
+        a.sub_(b, alpha=0.5)
+
+    @staticmethod
+    def gather_input(r: Sequence[Tensor], d: Sequence[Tensor]) -> None:
+        """The transpose of `spread_input`."""
+        u, v = torch.add(r[1], r[2]), torch.sub(r[1], r[2])
+        torch.add(r[0], u, out=d[3]).add_(r[3]).add_(r[4]).add_(r[5], alpha=1.5)
+        torch.sub(r[5], v, out=d[0]).sub_(r[0], alpha=1.5).sub_(r[3], alpha=2).add_(r[4], alpha=0.5)
+        torch.mul(v, 1.5, out=d[1]).sub_(d[3]).sub_(r[0])
+        torch.mul(u, 1.5, out=d[2]).sub_(d[0]).sub_(r[5])
+        but_first(d[0]).add_(but_last(r[5]))
+        but_last(d[3]).add_(but_first(r[0]))
+
+    @staticmethod
+    def gather_output(p: Sequence[Tensor], y: Sequence[Tensor]) -> None:
+        """A' = (1 1 1 1 1 0), (0 1 -1 .5 -2 0), (0 1 1 .25 4 0), (0 1 -1 .125 -8 1)."""
+        torch.add(p[1], p[2], out=y[0])
+        torch.sub(p[1], p[2], out=y[1])
+        torch.add(y[0], p[3], alpha=0.25, out=y[2]).add_(p[4], alpha=4)
+        torch.add(y[1], p[3], alpha=0.125, out=y[3]).sub_(p[4], alpha=8).add_(p[5])
+        y[0].add_(p[0]).add_(p[3]).add_(p[4])
+        y[1].add_(p[3], alpha=0.5).sub_(p[4], alpha=2)
+
+    @staticmethod
+    def spread_output(y: Sequence[Tensor], p: Sequence[Tensor]) -> None:
+        """The transpose of `gather_output`."""
+        p[0].copy_(y[0])
+        even, odd = torch.add(y[0], y[2]), torch.add(y[1], y[3])
+        torch.add(even, odd, out=p[1])
+        torch.sub(even, odd, out=p[2])
+        torch.add(y[0], y[1], alpha=0.5, out=p[3]).add_(y[2], alpha=0.25).add_(y[3], alpha=0.125)
+        torch.sub(y[0], y[1], alpha=2, out=p[4]).add_(y[2], alpha=4).sub_(y[3], alpha=8)
+        p[5].copy_(y[3])
+
+
+def but_first(entries: Tensor) -> Tensor:
+    """Those of every tile that has one before it."""
+    return entries[:, :, 1:]
+
+
+def but_last(entries: Tensor) -> Tensor:
+    """Those of every tile that has one behind it."""
+    return entries[:, :, :-1]
+
+
+Scheme = Two | Four
+TWO, FOUR = Two(), Four()
 
 
 class Conv3x3(nn.Conv2d):
@@ -111,12 +188,13 @@ class Kept(Protocol):
 class _Winograd(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Kept, x: Tensor, weight: Tensor, scheme: Scheme) -> Tensor:
-        filters, images = _filters(scheme, weight), x.permute(0, 2, 3, 1)
+        filters, images = _filters(scheme, weight), x.permute(0, 2, 3, 1).contiguous()
         count, height, width, _ = images.shape
         size = max(1, ROWS // (height * width // scheme.size**2))
         y = x.new_empty(count, height, width, weight.shape[0])
         for some, out in zip(torch.split(images, size), torch.split(y, size), strict=True):
-            _untile(scheme, _tiles(scheme, some) @ filters.transpose(1, 2), out)
+            tiles = _spread(scheme.spread_input, scheme.size, some)
+            _gather(scheme.gather_output, scheme.size, tiles @ filters.transpose(1, 2), out)
         ctx.save_for_backward(images, filters)  # not the tiles: they are made again faster than read from memory
         ctx.scheme, ctx.size = scheme, size
         return y.permute(0, 3, 1, 2)
@@ -129,12 +207,13 @@ class _Winograd(torch.autograd.Function):
         of_filters = torch.zeros_like(filters) if ctx.needs_input_grad[1] else None
         of_x = torch.empty_like(images) if ctx.needs_input_grad[0] else None
         for start in range(0, len(images), ctx.size):
-            spread = _spread(scheme, slope[start : start + ctx.size])
+            some = slice(start, start + ctx.size)
+            spread = _spread(scheme.spread_output, scheme.size, slope[some])
             if of_filters is not None:
-                tiles = _tiles(scheme, images[start : start + ctx.size])
+                tiles = _spread(scheme.spread_input, scheme.size, images[some])
                 torch.baddbmm(of_filters, spread.transpose(1, 2), tiles, out=of_filters)
             if of_x is not None:
-                _gather(scheme, spread @ filters, of_x[start : start + ctx.size])
+                _gather(scheme.gather_input, scheme.size, spread @ filters, of_x[some])
         return (
             None if of_x is None else of_x.permute(0, 3, 1, 2),
             None if of_filters is None else _of_weight(scheme, of_filters),
@@ -144,94 +223,54 @@ class _Winograd(torch.autograd.Function):
 
 def _filters(scheme: Scheme, weight: Tensor) -> Tensor:
     """G g G' of every filter: (K, C, 3, 3) to (tile, K, C), where tile is (m + 2)^2."""
-    return (scheme.pairs() @ weight.permute(2, 3, 0, 1).reshape(9, -1)).view(-1, *weight.shape[:2])
+    return (_pairs(scheme) @ weight.permute(2, 3, 0, 1).reshape(9, -1)).view(-1, *weight.shape[:2])
 
 
 def _of_weight(scheme: Scheme, filters: Tensor) -> Tensor:
     """The transpose of `_filters`."""
-    return (scheme.pairs().T @ filters.flatten(1)).view(3, 3, *filters.shape[1:]).permute(2, 3, 0, 1)
+    return (_pairs(scheme).T @ filters.flatten(1)).view(3, 3, *filters.shape[1:]).permute(2, 3, 0, 1)
 
 
-def _tiles(scheme: Scheme, x: Tensor) -> Tensor:
-    """B' d B of every tile: (N, H, W, C) to (tile, N H/m W/m, C); tiles begin at every m-th row and column."""
-    (count, height, width, channels), step, side = x.shape, scheme.size, scheme.size + 2
-    padded = functional.pad(x, (0, 0, 1, 1, 1, 1))
-    lines = x.new_empty(side, count, height // step, width + 2, channels)
-    rows = [padded[:, start : start + height - step + 1 : step] for start in range(side)]
-    _transform(scheme.inputs, rows, lines)
-    tiles = x.new_empty(side, side, count, height // step, width // step, channels)
-    spots = [lines[:, :, :, start : start + width - step + 1 : step] for start in range(side)]
-    _transform(scheme.inputs, spots, tiles.transpose(0, 1))
-    return tiles.view(side * side, -1, channels)
+def _pairs(scheme: Scheme) -> Tensor:
+    """G x G: a filter's 9 numbers to its (m + 2)^2."""
+    side = torch.tensor(scheme.filters, dtype=torch.float32)
+    return torch.kron(side, side)
 
 
-def _untile(scheme: Scheme, products: Tensor, y: Tensor) -> None:
-    """A' m A of every tile's products (tile, N H/m W/m, K) into y (N, H, W, K)."""
-    parts, whole = _by_tile(scheme, products, y), _by_place(scheme, y)
-    lines = parts.new_empty(scheme.size, *parts.shape[1:])
-    _transform(scheme.outputs, parts.unbind(), lines)
-    _transform(scheme.outputs, lines.unbind(1), whole.transpose(0, 1))
+def _spread(transform: Transform, size: int, images: Tensor) -> Tensor:
+    """Every tile transformed along both dimensions: (N, H, W, C) to (tile, N H/m W/m, C).
+
+    The columns come first: next to each other in memory they have only the channels, and so they have fewer numbers.
+    """
+    lines, tiles = _room(size, images)
+    transform(_columns(size, images), lines.unbind())
+    transform(_rows(size, lines), tiles.unbind())
+    return tiles.view(-1, tiles[0, 0, ..., 0].numel(), images.shape[3])
 
 
-def _spread(scheme: Scheme, slope: Tensor) -> Tensor:
-    """The transpose of `_untile`: (N, H, W, K) to (tile, N H/m W/m, K)."""
-    whole, across = _by_place(scheme, slope), _transposed(scheme.outputs)
-    side = len(across)
-    lines = slope.new_empty(side, *whole.shape[1:])
-    _transform(across, whole.unbind(), lines)
-    spread = slope.new_empty(side, side, *whole.shape[2:])
-    _transform(across, lines.unbind(1), spread.transpose(0, 1))
-    return spread.view(side * side, -1, slope.shape[3])
+def _gather(transform: Transform, size: int, tiles: Tensor, images: Tensor) -> None:
+    """The way back: every tile transformed along both dimensions, into images (N, H, W, C)."""
+    lines, like = _room(size, images)
+    transform(tiles.view(like.shape).unbind(), _rows(size, lines))
+    transform(lines.unbind(), _columns(size, images))
 
 
-def _gather(scheme: Scheme, tiles: Tensor, x: Tensor) -> None:
-    """The transpose of `_tiles` into x (N, H, W, C): a pixel is the sum of its places in up to four tiles."""
-    (count, height, width, channels), step = x.shape, scheme.size
-    parts, across = _by_tile(scheme, tiles, x), _transposed(scheme.inputs)
-    lines = torch.empty_like(parts)
-    _transform(across, parts.unbind(), lines)
-    padded = x.new_zeros(count, height + 2, width + 2, channels)
-    upper = padded[:, :height].view(count, -1, step, width + 2, channels).movedim(2, 0)  # a tile's first m rows
-    for start, column in enumerate(across):
-        spots = slice(start, start + width - step + 1, step)
-        line = _combined(lines.unbind(1), column)  # (m + 2, N, H/m, W/m, C)
-        upper[:, :, :, spots] += line[:step]
-        for row in range(step, step + 2):  # which overlap the next tile's first
-            padded[:, row : row + height - step + 1 : step, spots] += line[row]
-    x.copy_(padded[:, 1:-1, 1:-1])
+def _room(size: int, images: Tensor) -> tuple[Tensor, Tensor]:
+    """For tiles half transformed, (m + 2, N, H, W/m, C), and for whole ones, (m + 2, m + 2, N, H/m, W/m, C)."""
+    (count, height, width, channels), side = images.shape, size + 2
+    return (
+        images.new_empty(side, count, height, width // size, channels),
+        images.new_empty(side, side, count, height // size, width // size, channels),
+    )
 
 
-def _by_tile(scheme: Scheme, tiles: Tensor, like: Tensor) -> Tensor:
-    """Numbers (tile, N H/m W/m, C) by row and column of their tile, image, and place in the image."""
-    (count, height, width, _), side = like.shape, scheme.size + 2
-    return tiles.view(side, side, count, height // scheme.size, width // scheme.size, -1)
-
-
-def _by_place(scheme: Scheme, images: Tensor) -> Tensor:
-    """Images (N, H, W, C) as (m, m, N, H/m, W/m, C): by row and column within a tile, image, tile; the same memory."""
+def _columns(size: int, images: Tensor) -> Sequence[Tensor]:
+    """Each column of the tiles of images (N, H, W, C): m times (N, H, W/m, C)."""
     count, height, width, channels = images.shape
-    blocks = images.view(count, height // scheme.size, scheme.size, width // scheme.size, scheme.size, channels)
-    return blocks.permute(2, 4, 0, 1, 3, 5)
+    return images.view(count, height, width // size, size, channels).unbind(3)
 
 
-def _transform(matrix: Matrix, parts: Sequence[Tensor], out: Tensor) -> None:
-    """The matrix times the parts, row by row into out: as few operations, on as large tensors, as possible."""
-    for row, place in zip(matrix, out, strict=True):
-        _combined(parts, row, place)
-
-
-def _combined(parts: Sequence[Tensor], factors: Sequence[float], out: Tensor | None = None) -> Tensor:
-    """The sum of the parts times their factors, those of 0 left out; it begins with one of factor 1 if there is any."""
-    first, *rest = sorted((i for i, factor in enumerate(factors) if factor), key=lambda i: factors[i] != 1)
-    if factors[first] != 1 or not rest:
-        total = torch.mul(parts[first], factors[first], out=out)
-    else:
-        second, *rest = rest
-        total = torch.add(parts[first], parts[second], alpha=factors[second], out=out)
-    for i in rest:
-        total.add_(parts[i], alpha=factors[i])
-    return total
-
-
-def _transposed(matrix: Matrix) -> Matrix:
-    return tuple(zip(*matrix, strict=True))
+def _rows(size: int, lines: Tensor) -> Sequence[Tensor]:
+    """Each row of the tiles of lines (m + 2, N, H, W/m, C): m times (m + 2, N, H/m, W/m, C)."""
+    side, count, height, across, channels = lines.shape
+    return lines.view(side, count, height // size, size, across, channels).unbind(3)
