@@ -238,3 +238,27 @@ def test_lite_searches_choose_on_validation_images_alone_and_are_obeyed(name: st
         assert experiment.data.validation_share > 0
         assert (experiment.rare, experiment.model, experiment.training) == (final.rare, final.model, final.training)
         assert experiment.rounds == final.rounds
+
+
+STUDIES = ("q-sweep", "warmup-sweep", "tsne", "non-iid-label", "non-iid-input", "uniform-noise")
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_lite_studies_ask_what_the_papers_do_on_the_data_and_model_of_the_lite_table(name: str):
+    main = next(iter(read_settings(FOLDER / "lite" / "cifar10.toml").values()))
+    papers, own = paper(name), read_settings(FOLDER / "lite" / f"{name}.toml")
+    for experiment in own.values():
+        split = {"split": experiment.data.split, "alpha": experiment.data.alpha}
+        assert experiment.data == main.data.model_copy(update=split)
+        assert experiment.model == main.model
+        assert (experiment.rounds, experiment.rare.sigma) == (main.rounds, main.rare.sigma)
+        assert (experiment.training.lr, experiment.training.batch) == (main.training.lr, main.training.batch)
+        assert experiment.evaluation.on == "test"
+
+    def asked(experiment: Experiment) -> tuple[object, ...]:
+        noise, training = experiment.noise, experiment.training
+        return experiment.data.split, experiment.rare.clean, noise, training.logit_adjustment, experiment.seeds
+
+    lengths = name == "warmup-sweep"  # of 60 rounds in place of 500
+    assert lengths or list(own) == list(papers)
+    assert {asked(e) for e in own.values()} == {asked(e) for e in papers.values()}
