@@ -242,26 +242,26 @@ def _spread(transform: Transform, size: int, images: Tensor) -> Tensor:
 
     The columns come first: next to each other in memory they have only the channels, and so they have fewer numbers.
     """
-    lines, tiles = _room(size, images)
+    lines = _half_way(size, images)
     transform(_columns(size, images), lines.unbind())
-    transform(_rows(size, lines), tiles.unbind())
-    return tiles.view(-1, tiles[0, 0, ..., 0].numel(), images.shape[3])
+    rows = _rows(size, lines)
+    tiles = lines.new_empty(len(lines), *rows[0].shape)
+    transform(rows, tiles.unbind())
+    return tiles.flatten(2, 4).flatten(0, 1)
 
 
 def _gather(transform: Transform, size: int, tiles: Tensor, images: Tensor) -> None:
     """The way back: every tile transformed along both dimensions, into images (N, H, W, C)."""
-    lines, like = _room(size, images)
-    transform(tiles.view(like.shape).unbind(), _rows(size, lines))
+    lines = _half_way(size, images)
+    rows = _rows(size, lines)
+    transform(tiles.view(len(lines), *rows[0].shape).unbind(), rows)
     transform(lines.unbind(), _columns(size, images))
 
 
-def _room(size: int, images: Tensor) -> tuple[Tensor, Tensor]:
-    """For tiles half transformed, (m + 2, N, H, W/m, C), and for whole ones, (m + 2, m + 2, N, H/m, W/m, C)."""
-    (count, height, width, channels), side = images.shape, size + 2
-    return (
-        images.new_empty(side, count, height, width // size, channels),
-        images.new_empty(side, side, count, height // size, width // size, channels),
-    )
+def _half_way(size: int, images: Tensor) -> Tensor:
+    """Room for tiles transformed along one dimension: (m + 2, N, H, W/m, C)."""
+    count, height, width, channels = images.shape
+    return images.new_empty(size + 2, count, height, width // size, channels)
 
 
 def _columns(size: int, images: Tensor) -> Sequence[Tensor]:
