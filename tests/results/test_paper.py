@@ -222,7 +222,7 @@ def test_of_a_method_under_two_settings_the_first_row_counts(tmp_path: Path):
         own = {"method": "fedpca-d", "settings": {"fedpca-d": {"q": q}}}
         write_run(tmp_path / f"q{q}", values=[(0.9, worst)], noise=NOISE, **own)
     told = published(tmp_path, "cifar10")
-    assert list(told.pairs) == ["fedavg", "fedism", "fedpca-d", "fedpca-d (q=3.0)"]
+    assert list(told.pairs) == ["fedavg", "fedism", "fedpca-d (q=1.0)", "fedpca-d (q=3.0)"]
     assert {(order.methods, order.tau) for order in told.orders if order.score == "worst_acc"} == {(3, 1.0)}
     assert "In the order of methods the first row counts of fedpca-d." in told.remarks
 

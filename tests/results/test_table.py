@@ -140,10 +140,13 @@ def test_a_method_from_outside_has_a_category_of_its_own(tmp_path: Path, monkeyp
 
 
 def test_a_method_under_other_settings_has_a_row_of_its_own(tmp_path: Path):
-    for name, q in (("a", 1.0), ("b", 3.0)):
-        write_run(tmp_path / name, values=[(0.9, q / 10)], method="fedpca-d", settings={"fedpca-d": {"q": q}})
+    """What tells rows apart is named, a default too; numbers by their size."""
+    for name, q in (("a", 10.0), ("b", 3.0), ("c", 1.0)):
+        write_run(tmp_path / name, values=[(0.9, q / 20)], method="fedpca-d", settings={"fedpca-d": {"q": q}})
+    write_run(tmp_path / "d", method="fedpca-hs", settings={"fedpca-hs": {"q": 1.0}})
     (results,) = tables_of(tmp_path)
-    assert [(row.method, row.seeds) for row in results.rows] == [("fedpca-d", 1), ("fedpca-d (q=3.0)", 1)]
+    names = ["fedpca-d (q=1.0)", "fedpca-d (q=3.0)", "fedpca-d (q=10.0)", "fedpca-hs"]
+    assert [(row.method, row.seeds) for row in results.rows] == [(name, 1) for name in names]
 
 
 def test_csv_has_everything_in_full_precision(tmp_path: Path):

@@ -14,7 +14,6 @@ from pathlib import Path
 from string import Template
 
 from fedpca import __version__
-from fedpca.catalogue import METHODS
 from fedpca.results.layout import Cell, Sheet, overview
 from fedpca.results.page_data import key, run_data
 from fedpca.results.runs import Run, by_scenario, name_of
@@ -71,11 +70,7 @@ def policy(style: str, script: str, live: bool) -> str:
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
     """Scenario by scenario, methods in the catalogue's order, seeds rising."""
-    return [
-        run
-        for members in by_scenario(runs)
-        for run in sorted(members, key=lambda run: ([*METHODS, run.method].index(run.method), run.label(), run.seed))
-    ]
+    return [run for members in by_scenario(runs) for run in sorted(members, key=lambda run: (run.rank(), run.seed))]
 
 
 def first(runs: Sequence[Run]) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedpca.catalogue import METHODS
 from fedpca.faults import RunError
 from fedpca.lookup import entry, parse
 from fedpca.scenario import Experiment, leaves, read_experiment
@@ -21,6 +23,7 @@ class Run:
     settings: Experiment
     about: dict[str, Any]
     rounds: Sequence[dict[str, Any]]
+    varied: frozenset[str] = frozenset()  # the method's settings in which others of its method differ: see `told_apart`
 
     @property
     def method(self) -> str:
@@ -43,20 +46,32 @@ class Run:
         same = {"methods": ("-",), "seeds": (0,), "method": {}, "device": "cpu", "evaluation": evaluation}
         return self.settings.model_copy(update=same).model_dump_json()
 
-    def changed(self) -> dict[str, object]:
-        """The method's settings that differ from its defaults; nested ones with dotted names."""
-        changed: dict[str, object] = {}
-        for table in parse(self.method).tables():
-            default = leaves(entry(table).settings().model_dump(mode="json"))
-            given = leaves(self.settings.method.get(table, {}))
-            prefix = "" if table == self.method else f"{table}."
-            changed |= {f"{prefix}{key}": value for key, value in given.items() if value != default.get(key)}
-        return changed
+    def given(self) -> dict[str, object]:
+        """The method's settings; nested ones with dotted names."""
+        return self._settings(lambda table: self.settings.method.get(table, {}))
+
+    def named(self) -> dict[str, object]:
+        """The method's settings that differ from its defaults, or from those of other runs."""
+        default = self._settings(lambda table: entry(table).settings().model_dump(mode="json"))
+        given = self.given().items()
+        return {key: value for key, value in given if key in self.varied or value != default.get(key)}
+
+    def _settings(self, of: Callable[[str], Mapping[str, object]]) -> dict[str, object]:
+        return {
+            key if table == self.method else f"{table}.{key}": value
+            for table in parse(self.method).tables()
+            for key, value in leaves(of(table)).items()
+        }
 
     def label(self) -> str:
-        """The method's name, with its settings where they are not the defaults."""
-        changed = ", ".join(f"{key}={value}" for key, value in self.changed().items())
-        return f"{self.method} ({changed})" if changed else self.method
+        """The method's name, with its settings where they tell it from its defaults or from other runs."""
+        named = ", ".join(f"{key}={value}" for key, value in self.named().items())
+        return f"{self.method} ({named})" if named else self.method
+
+    def rank(self) -> tuple[int, list[str | float]]:
+        """The catalogue's order, then that of the settings, numbers by their size."""
+        parts = re.split(r"(\d+\.?\d*)", self.label())  # text, number, text, number, …
+        return [*METHODS, self.method].index(self.method), [float(p) if i % 2 else p for i, p in enumerate(parts)]
 
     def last(self, metric: str) -> dict[str, list[float]]:
         """The metric of each test group over the last tested rounds; not of sites that missed one."""
@@ -105,7 +120,17 @@ def find_runs(folders: Iterable[Path]) -> list[Run]:
     if not runs:
         listed = ", ".join(str(folder) for folder in folders)
         raise RunError(f"no run with a tested round below {listed}; `fedpca run` makes them")
-    return _once(runs)
+    return told_apart(_once(runs))
+
+
+def told_apart(runs: Sequence[Run]) -> list[Run]:
+    """The same runs, each knowing which settings of its method are not the same in all of them."""
+    values: dict[tuple[str, str], set[str]] = {}
+    for run in runs:
+        for key, value in run.given().items():
+            values.setdefault((run.method, key), set()).add(repr(value))
+    varied = {place for place, found in values.items() if len(found) > 1}
+    return [replace(run, varied=frozenset(key for method, key in varied if method == run.method)) for run in runs]
 
 
 def _once(runs: list[Run]) -> list[Run]:

@@ -35,7 +35,7 @@ CATEGORIES = {  # the catalogue's word: the tables' heading, in the tables' orde
 class Row:
     """One method in one scenario, over its seeds."""
 
-    method: str  # with the settings that are not its defaults
+    method: str  # with the settings that tell it from its defaults or from other rows
     name: str
     category: str
     acc: Headline
@@ -116,7 +116,7 @@ def place(row: Row) -> tuple[int, int]:
 
 def _results(runs: Sequence[Run]) -> Results:
     by_label: dict[str, list[Run]] = defaultdict(list)
-    for run in runs:
+    for run in sorted(runs, key=Run.rank):
         by_label[run.label()].append(run)
     rows = sorted((_row(label, members) for label, members in by_label.items()), key=place)
     first = runs[0]

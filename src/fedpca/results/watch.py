@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 from fedpca.faults import RunError
 from fedpca.results.page import in_order, parts, waiting_page, write_page
 from fedpca.results.page_data import key, news
-from fedpca.results.runs import Run
+from fedpca.results.runs import Run, told_apart
 from fedpca.results.tail import Tail
 from fedpca.results.words import counted, listed
 
@@ -77,7 +77,7 @@ class Feed:
         with self.lock:
             there = [path.parent for path in sorted(self.folder.rglob("settings.toml")) if _is_run(path.parent)]
             self.tails = {path: self.tails.get(path) or Tail(path) for path in there}
-            runs = in_order([run for tail in self.tails.values() if (run := tail.read()).rounds])
+            runs = in_order(told_apart([run for tail in self.tails.values() if (run := tail.read()).rounds]))
             quiet = min((self.tails[run.folder].quiet() for run in runs if not run.is_done), default=0.0)
         return Look(runs, _in_words(runs, quiet, self.patience), bool(runs) and all(run.is_done for run in runs))
 

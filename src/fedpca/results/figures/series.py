@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpca.catalogue import METHODS
 from fedpca.lookup import entry, parse
 from fedpca.results.runs import Run, title
 from fedpca.scores import Headline, Spread, headline, spread
@@ -40,15 +38,9 @@ class Curve:
 def by_method(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """The seeds of each method, methods in the catalogue's order."""
     found: dict[str, list[Run]] = {}
-    for run in sorted(runs, key=lambda run: (*_rank(run), run.seed)):
+    for run in sorted(runs, key=lambda run: (run.rank(), run.seed)):
         found.setdefault(run.label(), []).append(run)
     return found
-
-
-def _rank(run: Run) -> tuple[int, list[str | float]]:
-    """The catalogue's order, then that of the settings, numbers by their size."""
-    parts = re.split(r"(\d+\.?\d*)", run.label())  # text, number, text, number, …
-    return [*METHODS, run.method].index(run.method), [float(p) if i % 2 else p for i, p in enumerate(parts)]
 
 
 def over_rounds(runs: Sequence[Run], value: Callable[[Sequence[Line]], Spread | None]) -> Curve:

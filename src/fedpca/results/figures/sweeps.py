@@ -76,7 +76,7 @@ def sweeps(runs: Sequence[Run], key: str) -> dict[str, Sweep]:
 def _rest(run: Run, table: str, key: str) -> str:
     """The run's label without this setting."""
     name = key if table == run.method else f"{table}.{key}"
-    others = ", ".join(f"{other}={value}" for other, value in run.changed().items() if other != name)
+    others = ", ".join(f"{other}={value}" for other, value in run.named().items() if other != name)
     varied = f", {name}" if table != run.method else ""
     return run.method + varied + (f" ({others})" if others else "")
 
