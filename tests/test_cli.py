@@ -13,6 +13,7 @@ import pytest
 
 import fedpca as fedpca_package
 from tests.results.made import a_line, write_run
+from tests.unmeasured import unmeasured
 
 TINY = """
 rounds = 2
@@ -189,7 +190,8 @@ def test_a_users_own_model_and_data_beside_the_settings(tmp_path: Path):
 def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path):
     (tmp_path / "long.toml").write_text(TINY.replace("rounds = 2", "rounds = 100000"))
     command = [sys.executable, "-m", "fedpca", "run", "long.toml", "--workers", "2"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, cwd=tmp_path, env=unmeasured(), stderr=pipe, stdout=pipe, text=True)
     rounds = tmp_path / "runs/long/fedavg/seed-0/rounds.jsonl"
     while process.poll() is None and not (rounds.exists() and rounds.stat().st_size):
         time.sleep(0.02)

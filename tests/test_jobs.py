@@ -20,6 +20,7 @@ from fedpca.faults import RunError
 from fedpca.jobs import _inherited, run_cells
 from fedpca.record import locked
 from fedpca.scenario import Experiment, read_experiment, read_settings
+from tests.unmeasured import unmeasured
 
 SETTINGS = """
 rounds = 12
@@ -82,8 +83,8 @@ def experiment(tmp_path: Path) -> Experiment:
 def started(folder: Path, *words: object) -> subprocess.Popen[str]:
     """`fedpca run` in that folder, in a process group of its own, as a shell gives it to a command."""
     command = [sys.executable, "-m", "fedpca", "run", *map(str, words)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=folder, env=unmeasured(), text=True, start_new_session=True, **pipe)
 
 
 def ended(process: subprocess.Popen[str], code: int) -> str:

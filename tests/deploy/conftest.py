@@ -1,22 +1,12 @@
-"""For tests with real processes: a network of nothing but loopback, an environment without coverage."""
+"""A network of nothing but loopback, for tests with real processes."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 
 import pytest
-
-
-def unmeasured() -> dict[str, str]:
-    """This environment, but what is started in it does not measure its coverage.
-
-    When `sys.path` changes, as when Flower loads an app, coverage takes modules out of `sys.modules` that another
-    thread is importing: a run then fails with a KeyError of the app's name.
-    """
-    return {name: value for name, value in os.environ.items() if name != "COVERAGE_PROCESS_CONFIG"}
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from fedpca.deploy.keeper import alive, descendants
 from fedpca.deploy.keys import make_keys
 from fedpca.deploy.processes import Child, address, end, environment, free_port, is_loopback, plain
 from fedpca.faults import UserError
-from tests.deploy.conftest import unmeasured
+from tests.unmeasured import unmeasured
 
 FEDPCA = [sys.executable, "-m", "fedpca"]
 APP = {

@@ -32,7 +32,7 @@ from fedpca.params import layout_of
 from fedpca.results.page import write_page
 from fedpca.results.runs import find_runs
 from fedpca.scenario import check_experiment
-from tests.deploy.conftest import unmeasured
+from tests.unmeasured import unmeasured
 
 NAMES = ("aachen", "bonn", "celle", "dessau", "essen", "fulda", "gotha", "halle")
 LIMIT = 900.0  # seconds, for a machine that does much else; a quiet one needs a tenth
