@@ -7,12 +7,12 @@ from dataclasses import replace
 from benchmarks.workers import shards_of, times_of
 from fedpca.core import Method, Recipe, Server, Stage
 from fedpca.loop import play_round
-from fedpca.methods import base, compose
-from fedpca.models import build
-from fedpca.params import params_of
-from fedpca.parts.step import descend
-from fedpca.scenario import check_experiment
-from fedpca.simulate import InProcess, Workers
+from fedpca.methods.build import base, compose
+from fedpca.models.build import build
+from fedpca.models.flat import params_of
+from fedpca.parts.client.step import descend
+from fedpca.settings.experiment import check_experiment
+from fedpca.simulate.clients import InProcess, Workers
 
 WORKLOADS: dict[str, tuple[str, tuple[int, int, int], int, int]] = {  # model, shape, clients, images each
     "digits, cnn-small, 20 x 72": ("cnn-small", (1, 8, 8), 20, 72),

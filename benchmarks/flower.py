@@ -14,8 +14,8 @@ import tomli_w
 import torch
 
 from fedpca import federate, load
-from fedpca.deploy.processes import Child, end, environment, flwr, free_port, program, wait_until_open
-from fedpca.scenario import check_experiment
+from fedpca.operate.processes import Child, end, environment, flwr, free_port, program, wait_until_open
+from fedpca.settings.experiment import check_experiment
 
 SITES, TURNS = 4, 7
 LIMIT = 1800.0  # seconds

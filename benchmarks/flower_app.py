@@ -41,7 +41,7 @@ def network() -> nn.Module:
 def train(message: Message, context: Context) -> Message:
     """fedpca's answer to its orders, else what Flower's tutorials do; neither waits for the other's imports."""
     if "order" in message.content:
-        from fedpca.deploy.client import app
+        from fedpca.flower.client_app import app
 
         return app(message, context)
     return plain(message, context)
@@ -50,7 +50,7 @@ def train(message: Message, context: Context) -> Message:
 @client.query("hello")
 @client.query("report")
 def query(message: Message, context: Context) -> Message:
-    from fedpca.deploy.client import app
+    from fedpca.flower.client_app import app
 
     return app(message, context)
 
@@ -77,12 +77,12 @@ def plain(message: Message, context: Context) -> Message:
 def main(grid: Grid, context: Context) -> None:
     """Turns of one exchange each, the order changing; the figures go to the file that the run config names."""
     from fedpca.core import Order
-    from fedpca.deploy.over import OverFlower
-    from fedpca.deploy.server import Begun, clients_of, meet
-    from fedpca.deploy.settings import read_run_config
-    from fedpca.models import build
-    from fedpca.params import layout_of, params_of
-    from fedpca.parts.diagnose import NOBODY
+    from fedpca.flower.clients import OverFlower
+    from fedpca.flower.server_app import Begun, clients_of, meet
+    from fedpca.models.build import build
+    from fedpca.models.flat import layout_of, params_of
+    from fedpca.parts.server.diagnose import NOBODY
+    from fedpca.sites.settings import read_run_config
 
     config = dict(context.run_config)
     turns, out = int(config.pop("turns")), Path(str(config.pop("figures")))

@@ -10,11 +10,11 @@ import sys
 import torch
 from fedpca.core import Server, Shard
 from fedpca.loop import play
-from fedpca.methods import compose
-from fedpca.models import build
-from fedpca.params import params_of
-from fedpca.scenario import check_experiment
-from fedpca.simulate import InProcess, Workers
+from fedpca.methods.build import compose
+from fedpca.models.build import build
+from fedpca.models.flat import params_of
+from fedpca.settings.experiment import check_experiment
+from fedpca.simulate.clients import InProcess, Workers
 
 name, model, clients, images, side, rounds = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
 rng = torch.Generator().manual_seed(0)

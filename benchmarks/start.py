@@ -11,9 +11,9 @@ TORCH = "import time, torch; print(time.process_time())"
 ROUND = """
 import tempfile, time
 from pathlib import Path
-from fedpca import experiment
-from fedpca.console import run_all
-from fedpca.scenario import read_settings
+from fedpca.runs import run as experiment
+from fedpca.cli.console import run_all
+from fedpca.settings.experiment import read_settings
 
 def begun(*_):
     print(time.process_time(), flush=True)

@@ -59,11 +59,11 @@ def fedpca(workload: Workload, name: str = "fedavg") -> Iterator[Weights]:
     """fedpca in this process, with as many workers as cores."""
     from fedpca.core import Server, Shard
     from fedpca.loop import play
-    from fedpca.methods import compose
-    from fedpca.models import build
-    from fedpca.params import params_of
-    from fedpca.scenario import check_experiment
-    from fedpca.simulate import InProcess, Workers
+    from fedpca.methods.build import compose
+    from fedpca.models.build import build
+    from fedpca.models.flat import params_of
+    from fedpca.settings.experiment import check_experiment
+    from fedpca.simulate.clients import InProcess, Workers
 
     training = {"lr": LR, "momentum": MOMENTUM, "weight_decay": DECAY, "batch": workload.batch}
     table = {"model": {"name": workload.model}, "training": training, "method": {"fedpca-hs": {"warmup": 0}}}

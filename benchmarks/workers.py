@@ -10,14 +10,14 @@ from concurrent.futures import ProcessPoolExecutor
 
 import torch
 
-from fedpca.chance import stream
 from fedpca.core import ClientId, Net, Order, Params, Server, Shard, Site, Update, Verdict
 from fedpca.loop import answer_train, play_round
-from fedpca.methods import compose
-from fedpca.models import build
-from fedpca.params import load, params_of
-from fedpca.scenario import Experiment, check_experiment
-from fedpca.simulate import InProcess, Workers
+from fedpca.methods.build import compose
+from fedpca.models.build import build
+from fedpca.models.flat import load, params_of
+from fedpca.rng import stream
+from fedpca.settings.experiment import Experiment, check_experiment
+from fedpca.simulate.clients import InProcess, Workers
 
 REPEATS = 5
 WORKLOADS: dict[str, tuple[str, tuple[int, int, int], int, int]] = {  # model, shape, clients, images each

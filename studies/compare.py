@@ -17,9 +17,8 @@ import numpy as np
 
 from fedpca.core import ClientId, Diagnosis, Report, When
 from fedpca.data.federation import Truth
-from fedpca.evaluate import identification
-from fedpca.parts.diagnose import NameGroups
-from fedpca.parts.identify import (
+from fedpca.parts.server.diagnose import NameGroups
+from fedpca.parts.server.identify import (
     Finding,
     Findings,
     ThreeGroups,
@@ -27,7 +26,8 @@ from fedpca.parts.identify import (
     on_plane,
     scaled,
 )
-from fedpca.parts.mixture import bic, fit
+from fedpca.parts.server.mixture import bic, fit
+from fedpca.runs.evaluate import identification
 from studies.record import WARMUP
 
 LAST = 10

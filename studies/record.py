@@ -19,14 +19,14 @@ from fedpca.core import ClientId, Diagnosis, Method, Report, Server, Site, Stage
 from fedpca.data.datasets import load
 from fedpca.data.federation import federate
 from fedpca.loop import play
-from fedpca.methods import base
-from fedpca.models import build
-from fedpca.params import params_of
-from fedpca.parts.report import PerformanceAndCapacity, passes
-from fedpca.parts.select import NothingOfTheMislabeled
-from fedpca.record import write_whole
-from fedpca.scenario import Experiment, check_experiment
-from fedpca.simulate import InProcess, Workers
+from fedpca.methods.build import base
+from fedpca.models.build import build
+from fedpca.models.flat import params_of
+from fedpca.parts.client.report import PerformanceAndCapacity, passes
+from fedpca.parts.client.select import NothingOfTheMislabeled
+from fedpca.runs.folder import write_whole
+from fedpca.settings.experiment import Experiment, check_experiment
+from fedpca.simulate.clients import InProcess, Workers
 
 WARMUP, ROUNDS = 10, 25
 RHO, ETA, RARE, SPLITS = (0.1, 0.2, 0.4, 0.6), (1.0, 0.8, 0.5, 0.3), (0.0, 0.1, 0.2), ("iid", "dirichlet")

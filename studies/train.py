@@ -12,9 +12,9 @@ from itertools import product
 from pathlib import Path
 from statistics import fmean
 
-from fedpca.experiment import cells, is_done, prepare, run_cell
 from fedpca.results.runs import Run, by_scenario, find_runs
-from fedpca.scenario import Experiment
+from fedpca.runs.run import cells, is_done, prepare, run_cell
+from fedpca.settings.experiment import Experiment
 from studies.record import settings
 
 METHODS, SEEDS, LAST = ("fedpca-d", "fedpca-d-auto"), (0, 1, 2), 10

@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch.nn.functional import interpolate
 
-from fedpca.backbone import SCALE, fingerprint, opened, with_features
 from fedpca.data.datasets import load
 from fedpca.data.federation import Federation, federate
-from fedpca.experiment import cells, prepare, run_cell
-from fedpca.faults import DataError, SettingsError
-from fedpca.models import build
-from fedpca.pretrained import imagenet
-from fedpca.scenario import ModelSettings, check_experiment
+from fedpca.errors import DataError, SettingsError
+from fedpca.models.build import build
+from fedpca.models.pretrained import imagenet
+from fedpca.runs.run import cells, prepare, run_cell
+from fedpca.settings.experiment import ModelSettings, check_experiment
+from fedpca.simulate.backbone import SCALE, fingerprint, opened, with_features
 
 MODEL = ModelSettings(name="linear", backbone="efficientnet-lite0", backbone_size=64)
 TABLE = {

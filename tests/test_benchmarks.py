@@ -12,7 +12,7 @@ from benchmarks.table import table
 from benchmarks.workloads import WORKLOADS, Workload, data_of, fit, model_of, optimizer_of
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from fedpca.models import build
+from fedpca.models.build import build
 
 
 def weights_after_a_round(system, workload):

@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from fedpca.chance import numbers, seed_of, stream
+from fedpca.rng import numbers, seed_of, stream
 
 
 def draw(generator: torch.Generator) -> list[float]:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fedpca.cli import main
+from fedpca.cli.main import main
 from fedpca.data.datasets import load
-from fedpca.scenario import read_experiment
+from fedpca.settings.experiment import read_experiment
 from tests.data.made import encoded, isic_folder, rsna_folder, write
 from tests.unmeasured import unmeasured
 

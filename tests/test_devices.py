@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from fedpca.core import Order, Samples, Site, Verdict
-from fedpca.faults import SettingsError, UserError
-from fedpca.models import build, usable
-from fedpca.params import load, moved, params_of
-from fedpca.parts.augment import CropFlip, Mixup, unblended, unchanged
-from fedpca.parts.loss import Distilled, LogitAdjusted, cross_entropy
-from fedpca.parts.report import whole
-from fedpca.parts.team import Stack
-from fedpca.scenario import check_experiment
+from fedpca.errors import SettingsError, UserError
+from fedpca.models.build import build, usable
+from fedpca.models.flat import load, moved, params_of
+from fedpca.parts.client.augment import CropFlip, Mixup, unblended, unchanged
+from fedpca.parts.client.loss import Distilled, LogitAdjusted, cross_entropy
+from fedpca.parts.client.report import whole
+from fedpca.settings.experiment import check_experiment
+from fedpca.simulate.batched import Stack
 
 SHAPE, CLASSES = (3, 8, 8), 4
 

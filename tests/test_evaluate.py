@@ -6,10 +6,10 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, roc_auc_sco
 
 from fedpca.core import Verdict
 from fedpca.data.federation import Truth
-from fedpca.evaluate import evaluate, identification, metrics, weight_shares
-from fedpca.models import build
-from fedpca.params import params_of
-from fedpca.simulate import Workers
+from fedpca.models.build import build
+from fedpca.models.flat import params_of
+from fedpca.runs.evaluate import evaluate, identification, metrics, weight_shares
+from fedpca.simulate.clients import Workers
 
 PROBS = np.array([[0.7, 0.2, 0.1], [0.4, 0.5, 0.1], [0.3, 0.4, 0.3], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6], [0.5, 0.1, 0.4]])
 TRUTH = Truth(rare=("8", "9"), mislabeled=("0", "1"), labels={})

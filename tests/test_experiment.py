@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from fedpca import record
-from fedpca.experiment import Cell, Prepared, cells, cells_of_all, check_folder, is_done, prepare, run_cell
-from fedpca.faults import RunError
-from fedpca.scenario import Experiment, read_experiment, write_experiment
+from fedpca.errors import RunError
+from fedpca.runs import folder as record
+from fedpca.runs.run import Cell, Prepared, cells, cells_of_all, check_folder, is_done, prepare, run_cell
+from fedpca.settings.experiment import Experiment, read_experiment, write_experiment
 
 
 def silent(cell: Cell, line: dict) -> None:

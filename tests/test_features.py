@@ -9,11 +9,11 @@ import tomli_w
 import torch
 from safetensors.numpy import load_file
 
-from fedpca.experiment import Cell, cells, check_folder, prepare, run_cell
-from fedpca.faults import SettingsError
-from fedpca.features import FEATURES
-from fedpca.models import build
-from fedpca.scenario import Experiment, check_experiment
+from fedpca.errors import SettingsError
+from fedpca.models.build import build
+from fedpca.runs.features import FEATURES
+from fedpca.runs.run import Cell, cells, check_folder, prepare, run_cell
+from fedpca.settings.experiment import Experiment, check_experiment
 
 
 def silent(cell: Cell, line: dict) -> None:

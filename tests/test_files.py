@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from fedpca.files import write_whole
+from fedpca.atomic import write_whole
 
 
 def test_whole_files_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from fedpca import record
-from fedpca.console import _Progress
-from fedpca.experiment import Cell, cells, cells_of_all, default_workers, is_done
-from fedpca.faults import RunError
-from fedpca.jobs import _inherited, run_cells
-from fedpca.record import locked
-from fedpca.scenario import Experiment, read_experiment, read_settings
+from fedpca.cli.console import _Progress
+from fedpca.errors import RunError
+from fedpca.runs import folder as record
+from fedpca.runs.folder import locked
+from fedpca.runs.jobs import _inherited, run_cells
+from fedpca.runs.run import Cell, cells, cells_of_all, default_workers, is_done
+from fedpca.settings.experiment import Experiment, read_experiment, read_settings
 from tests.unmeasured import unmeasured
 
 SETTINGS = """

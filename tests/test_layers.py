@@ -1,6 +1,8 @@
-"""A module imports only from lower layers; the truth and PyTorch stay where they belong."""
+"""A folder imports only from folders above it; the truth, PyTorch and Flower stay where they belong."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,41 +10,38 @@ import pytest
 import fedpca
 
 ROOT = Path(fedpca.__file__).parent
-LAYERS = [
-    {"__init__", "core", "chance", "faults", "catalogue", "files"},
-    {"params", "lookup", "pages", "scenario", "models", "lite0", "pretrained", "winograd", "scores"},
-    {"data", "parts"},
-    {"methods", "loop"},
-    {"simulate", "deploy.wire"},
-    {"evaluate", "features", "record", "backbone"},
-    {"experiment"},
-    {"results", "jobs", "trackers", "deploy"},
-    {"console"},
-    {"cli", "cli_data"},
-    {"__main__"},
+# From top to bottom: each imports only from those before it, and from modules of its own room.
+ROOMS = [
+    ("errors", "rng", "atomic", "core"),
+    ("screening", "loop"),
+    *(
+        (folder,)
+        for folder in (
+            "settings",
+            "models",
+            "parts",
+            "methods",
+            "data",
+            "simulate",
+            "runs",
+            "sites",
+            "flower",
+            "operate",
+            "results",
+            "cli",
+        )
+    ),
+    ("__main__",),
 ]
-# in each pair the second is the lower of the two
-SAME_LAYER = {
-    ("models", "params"),
-    ("models", "lite0"),
-    ("models", "winograd"),
-    ("scenario", "lookup"),
-    ("pages", "lookup"),
-    ("pages", "scenario"),
-    ("pretrained", "scenario"),
-    ("cli", "cli_data"),
-}
-CLIENT_AND_SERVER = (
-    "parts",
-    "methods",
-    "loop",
-    "simulate",
-    "core",
-    "params",
-    "models",
-    "lite0",
-    "winograd",
-    "deploy.wire",
+CLIENT_AND_SERVER = ("core", "loop", "screening", "parts", "methods", "models", "simulate", "flower.wire")
+TORCH_FREE = (
+    "fedpca.cli.main",
+    "fedpca.methods.registry",
+    "fedpca.models.registry",
+    "fedpca.runs.folder",
+    "fedpca.runs.metrics",
+    "fedpca.results.tables",
+    "fedpca.results.page",
 )
 
 
@@ -50,12 +49,10 @@ def modules() -> dict[str, Path]:
     return {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in ROOT.rglob("*.py")}
 
 
-def imports(path: Path, top_level_only: bool = False) -> set[str]:
-    """Dotted names of everything a file imports; `from a import b` counts as a.b."""
-    tree = ast.parse(path.read_text())
-    nodes = tree.body if top_level_only else list(ast.walk(tree))
+def imports(path: Path) -> set[str]:
+    """Dotted names of everything a file imports, at its top or inside a function; `from a import b` counts as a.b."""
     found = set()
-    for node in nodes:
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -64,52 +61,45 @@ def imports(path: Path, top_level_only: bool = False) -> set[str]:
     return found
 
 
-def unit(dotted: str) -> str:
-    """The module or sub-package of fedpca that a dotted name lies in, the smallest that has a layer."""
-    parts = dotted.removeprefix("fedpca").strip(".").split(".")
-    known = {name for layer in LAYERS for name in layer}
-    return next((name for name in (".".join(parts[:2]), parts[0]) if name in known), "__init__")
+def level(dotted: str) -> int:
+    """The number of the room that a module of fedpca lies in, counted from the top."""
+    first = dotted.removeprefix("fedpca.").split(".")[0]
+    return next(number for number, rooms in enumerate(ROOMS) if first in rooms)
 
 
-def level(name: str) -> int:
-    return next(number for number, layer in enumerate(LAYERS) if name in layer)
+@pytest.mark.parametrize("name", sorted(set(modules()) - {"__init__"}))
+def test_imports_only_from_rooms_above(name: str):
+    own = {imported for imported in imports(modules()[name]) if imported.startswith("fedpca.")}
+    below = {imported for imported in own - {"fedpca.__version__"} if level(imported) > level(name)}
+    assert not below, f"{name} imports from a room below its own"
 
 
-@pytest.mark.parametrize("name", sorted(modules()))
-def test_imports_only_from_lower_layers(name: str):
-    own = unit(name)
-    if own == "__init__":
-        return  # the public names, imported when they are first used
-    for imported in imports(modules()[name]):
-        if imported.startswith("fedpca") and (other := unit(imported)) != own and (own, other) not in SAME_LAYER:
-            assert level(other) < level(own), f"{name} (layer {level(own)}) imports {imported} (layer {level(other)})"
+def test_every_room_has_a_place_and_a_sentence():
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == {room for rooms in ROOMS for room in rooms if (ROOT / room).is_dir()}
+    assert all((ROOT / folder / "__init__.py").read_text().startswith('"""') for folder in folders)
 
 
 @pytest.mark.parametrize("name", sorted(modules()))
 def test_clients_and_server_cannot_import_the_data_or_the_truth(name: str):
-    if unit(name) in CLIENT_AND_SERVER:
-        assert not any(i.startswith(("fedpca.data", "fedpca.evaluate")) for i in imports(modules()[name]))
+    if name.startswith(CLIENT_AND_SERVER) and name != "simulate.backbone":
+        assert not any(i.startswith(("fedpca.data", "fedpca.runs.evaluate")) for i in imports(modules()[name]))
         assert "truth" not in modules()[name].read_text().lower().split()
 
 
 @pytest.mark.parametrize("name", sorted(modules()))
-def test_flower_is_imported_by_deploy_alone(name: str):
+def test_flower_is_imported_by_its_own_folder_alone(name: str):
     flower = {i for i in imports(modules()[name]) if i.split(".")[0] == "flwr"}
-    if not name.startswith("deploy."):
+    if not name.startswith("flower."):
         assert not flower
     public = ("flwr.app.", "flwr.clientapp.", "flwr.serverapp.")
     assert all(i.startswith(public) for i in flower), "what lies behind these modules changes with every release"
-    assert flower or name != "deploy.wire"
+    assert flower or name != "flower.wire"
 
 
-def test_what_answers_quickly_does_not_import_torch():
-    """chance may: it is not on the way of help, list and results."""
-    import subprocess
-    import sys
-
-    code = (
-        "import sys, fedpca.cli, fedpca.console, fedpca.catalogue, fedpca.results.table; print('torch' in sys.modules)"
-    )
+@pytest.mark.parametrize("name", TORCH_FREE)
+def test_what_answers_quickly_does_not_import_torch(name: str):
+    code = f"import sys, {name}; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from efficientnet_lite_pytorch import EfficientNet
 
-from fedpca.lite0 import same
-from fedpca.models import build
-from fedpca.pretrained import imagenet
+from fedpca.models.build import build
+from fedpca.models.lite0 import same
+from fedpca.models.pretrained import imagenet
 
 
 @pytest.fixture(scope="module", autouse=True)

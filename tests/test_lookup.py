@@ -6,10 +6,10 @@ import tomllib
 
 import pytest
 
-from fedpca.faults import SettingsError
-from fedpca.lookup import entry, parse
-from fedpca.methods import compose
-from fedpca.scenario import check_experiment, write_experiment
+from fedpca.errors import SettingsError
+from fedpca.methods.build import compose
+from fedpca.settings.experiment import check_experiment, write_experiment
+from fedpca.settings.names import entry, parse
 from tests.test_methods import servers
 from tests.test_rivals import tiny
 

@@ -10,10 +10,10 @@ import torch
 
 from fedpca.core import Failure, Method, Order, Params, Recipe, Server, Stage, Update, Verdict
 from fedpca.loop import play
-from fedpca.parts.aggregate import WeightedMean
-from fedpca.parts.cohort import everyone
-from fedpca.parts.diagnose import remember
-from fedpca.parts.weigh import by_size
+from fedpca.parts.server.aggregate import WeightedMean
+from fedpca.parts.server.cohort import everyone
+from fedpca.parts.server.diagnose import remember
+from fedpca.parts.server.weigh import by_size
 
 
 def state(value: float) -> Params:

@@ -8,21 +8,22 @@ from functools import cache
 import pytest
 import torch
 
-from fedpca import methods, record
-from fedpca.catalogue import METHODS, FedPCASettings
 from fedpca.core import Method, Samples, Server, Site, Update
 from fedpca.data.datasets import load
 from fedpca.data.federation import Federation, federate
-from fedpca.evaluate import identification
-from fedpca.faults import UserError
-from fedpca.lookup import is_simple
+from fedpca.errors import UserError
 from fedpca.loop import play
-from fedpca.methods import base, compose, fedavg, single, with_drop
-from fedpca.models import build
-from fedpca.params import params_of
-from fedpca.parts.diagnose import remember
-from fedpca.scenario import Experiment, check_experiment
-from fedpca.simulate import InProcess, Workers
+from fedpca.methods import build as methods
+from fedpca.methods.build import base, compose, fedavg, single, with_drop
+from fedpca.models.build import build
+from fedpca.models.flat import params_of
+from fedpca.parts.server.diagnose import remember
+from fedpca.runs import folder as record
+from fedpca.runs.evaluate import identification
+from fedpca.settings.catalogue import METHODS, FedPCASettings
+from fedpca.settings.experiment import Experiment, check_experiment
+from fedpca.settings.names import is_simple
+from fedpca.simulate.clients import InProcess, Workers
 
 ROUNDS, WARMUP = 9, 4
 WARMING = [name for name in METHODS if name.startswith("fedpca") or name.endswith("+d")]

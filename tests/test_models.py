@@ -5,10 +5,10 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from fedpca.catalogue import MODELS
-from fedpca.faults import UserError
-from fedpca.models import FACTORIES, IMAGENET_MEAN, IMAGENET_STD, build
-from fedpca.params import params_of
+from fedpca.errors import UserError
+from fedpca.models.build import FACTORIES, IMAGENET_MEAN, IMAGENET_STD, build
+from fedpca.models.flat import params_of
+from fedpca.settings.catalogue import MODELS
 
 
 def pixels(*shape: int) -> torch.Tensor:
@@ -146,7 +146,7 @@ def test_a_users_own_function(tmp_path, monkeypatch):
 
 
 def test_functional_dropout_is_found_too_and_probing_leaves_no_trace():
-    from fedpca.models import draws_in_forward
+    from fedpca.models.build import draws_in_forward
 
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -165,7 +165,7 @@ def test_functional_dropout_is_found_too_and_probing_leaves_no_trace():
 
 
 def test_frozen_layers_are_not_stepped():
-    from fedpca.params import flatten, layout_of
+    from fedpca.models.flat import flatten, layout_of
 
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Linear(8, 3))
     module[1].requires_grad_(False)
@@ -187,7 +187,7 @@ def test_a_named_head_is_taken():
             self.head = nn.Linear(64, 3)
             self.later = nn.Linear(3, 3)
 
-    from fedpca.models import last_linear
+    from fedpca.models.build import last_linear
 
     model = Model()
     assert last_linear(model, 3) is model.head

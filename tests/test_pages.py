@@ -5,9 +5,9 @@ import tomllib
 
 import pytest
 
-from fedpca.catalogue import METHODS
-from fedpca.pages import PARTS, describe, explained_settings, page_of, parts_of
-from fedpca.scenario import leaves
+from fedpca.methods.pages import PARTS, describe, explained_settings, page_of, parts_of
+from fedpca.settings.catalogue import METHODS
+from fedpca.settings.experiment import leaves
 
 
 @pytest.mark.parametrize("name", METHODS)

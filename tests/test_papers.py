@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedpca.catalogue import FedPCASettings, HighConfidenceSettings
 from fedpca.data.cache import Dataset, Part
 from fedpca.data.federation import federate
-from fedpca.methods import compose
+from fedpca.methods.build import compose
 from fedpca.results.paper import read_facts, study_of
-from fedpca.scenario import Experiment, read_settings
+from fedpca.settings.catalogue import FedPCASettings, HighConfidenceSettings
+from fedpca.settings.experiment import Experiment, read_settings
 
 FOLDER = Path(__file__).parents[1] / "experiments"
 SIZES = {"cifar10": (50_000, 10), "rsna-ich": (20_000, 2), "isic-2019": (20_262, 8)}  # training images, classes

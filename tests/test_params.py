@@ -3,8 +3,8 @@ import torch
 from torch import nn
 
 from fedpca.core import Params
-from fedpca.models import build
-from fedpca.params import fault, flatten, layout_of, load, params_of
+from fedpca.models.build import build
+from fedpca.models.flat import fault, flatten, layout_of, load, params_of
 
 
 def with_batch_norm() -> nn.Module:

@@ -10,11 +10,11 @@ from typing import get_args
 
 import pytest
 
-from fedpca import pretrained
-from fedpca.catalogue import Pretrained
-from fedpca.faults import SettingsError, UserError
-from fedpca.pretrained import PUBLISHED, imagenet, weights_of
-from fedpca.scenario import ModelSettings, check_experiment
+from fedpca.errors import SettingsError, UserError
+from fedpca.models import pretrained
+from fedpca.models.pretrained import PUBLISHED, imagenet, weights_of
+from fedpca.settings.catalogue import Pretrained
+from fedpca.settings.experiment import ModelSettings, check_experiment
 
 CONTENT = b"weights" * 1000
 DIGITS = sha256(CONTENT).hexdigest()

@@ -3,9 +3,9 @@ import json
 import pytest
 import torch
 
-from fedpca import record
 from fedpca.core import Params, Server, Verdict
-from fedpca.faults import RunError
+from fedpca.errors import RunError
+from fedpca.runs import folder as record
 
 
 def a_server() -> Server:

@@ -11,36 +11,36 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedpca import methods
-from fedpca.catalogue import (
+from fedpca.core import Failure, Method, Net, Order, Params, Report, Server, Stage, Update, Verdict
+from fedpca.data.datasets import load
+from fedpca.data.federation import Federation, federate
+from fedpca.errors import UserError
+from fedpca.loop import play
+from fedpca.methods import build as methods
+from fedpca.methods.build import base, compose, fedavg, with_drop
+from fedpca.methods.combine import plus
+from fedpca.models.build import Scaling, build
+from fedpca.models.flat import flatten, layout_of, params_of
+from fedpca.models.flat import load as into
+from fedpca.parts.client.loss import StayNear
+from fedpca.parts.client.select import everything
+from fedpca.parts.client.step import grown
+from fedpca.parts.distance import class_losses
+from fedpca.parts.relabel import CorrectConfident, CorrectWorst, unless_resting
+from fedpca.settings.base import NoSettings
+from fedpca.settings.catalogue import (
     DropSettings,
     FedCorrSettings,
     FedGASettings,
     FedISMPlusSettings,
     FedISMSettings,
     FedNoRoSettings,
-    NoSettings,
     QFFLSettings,
     RFASettings,
     WithoutFairnessSettings,
 )
-from fedpca.core import Failure, Method, Net, Order, Params, Report, Server, Stage, Update, Verdict
-from fedpca.data.datasets import load
-from fedpca.data.federation import Federation, federate
-from fedpca.faults import UserError
-from fedpca.loop import play
-from fedpca.methods import base, compose, fedavg, with_drop
-from fedpca.models import Scaling, build
-from fedpca.params import flatten, layout_of, params_of
-from fedpca.params import load as into
-from fedpca.parts.distance import class_losses
-from fedpca.parts.joint import plus
-from fedpca.parts.loss import StayNear
-from fedpca.parts.relabel import CorrectConfident, CorrectWorst, unless_resting
-from fedpca.parts.select import everything
-from fedpca.parts.step import grown
-from fedpca.scenario import Experiment, check_experiment
-from fedpca.simulate import InProcess, Workers
+from fedpca.settings.experiment import Experiment, check_experiment
+from fedpca.simulate.clients import InProcess, Workers
 from tests.test_methods import ROUNDS, WARMUP, easy, same, servers
 
 FIRST, SECOND = 3, 3  # rounds of FedCorr's stages here

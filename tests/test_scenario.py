@@ -1,10 +1,10 @@
 import pytest
 from pydantic import ValidationError
 
-from fedpca.catalogue import METHODS
-from fedpca.cli import shipped_experiments
-from fedpca.faults import SettingsError
-from fedpca.scenario import check_experiment, read_experiment, read_settings, write_experiment
+from fedpca.cli.main import shipped_experiments
+from fedpca.errors import SettingsError
+from fedpca.settings.catalogue import METHODS
+from fedpca.settings.experiment import check_experiment, read_experiment, read_settings, write_experiment
 
 
 def read(tmp_path, text: str, *changes: str):

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpca.scores import fairness_robustness, headline
+from fedpca.runs.scores import fairness_robustness, headline
 
 VALUES = st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=15)
 

@@ -5,14 +5,14 @@ import torch
 
 from fedpca.core import Order, Recipe, Server, Shard, Site, Update, Verdict
 from fedpca.data.federation import Federation
-from fedpca.faults import UserError
+from fedpca.errors import UserError
 from fedpca.loop import play
-from fedpca.methods import base, compose, single
-from fedpca.models import build
-from fedpca.params import params_of
-from fedpca.parts.report import mean_loss
-from fedpca.scenario import Experiment
-from fedpca.simulate import InProcess, Workers
+from fedpca.methods.build import base, compose, single
+from fedpca.models.build import build
+from fedpca.models.flat import params_of
+from fedpca.parts.client.report import mean_loss
+from fedpca.settings.experiment import Experiment
+from fedpca.simulate.clients import InProcess, Workers
 
 
 def final(federation: Federation, recipe: Recipe, workers: int, model: str = "cnn-small", rounds: int = 3) -> Server:
@@ -106,7 +106,7 @@ def test_updates_under_way_do_not_grow_with_the_clients(small: Experiment, feder
 def test_dropout_draws_by_place_and_refuses_workers(small: Experiment, federation: Federation):
     from torch import nn
 
-    from fedpca.params import flatten
+    from fedpca.models.flat import flatten
 
     def net():
         torch.manual_seed(0)

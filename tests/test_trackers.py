@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from fedpca import experiment as engine
-from fedpca import record
-from fedpca.experiment import Cell, Watch
-from fedpca.faults import UserError
-from fedpca.scenario import check_experiment
-from fedpca.trackers import Tracker, choose, figures, settings_of, tracking
+from fedpca.errors import UserError
+from fedpca.runs import folder as record
+from fedpca.runs import run as engine
+from fedpca.runs.run import Cell, Watch
+from fedpca.runs.trackers import Tracker, choose, figures, settings_of, tracking
+from fedpca.settings.experiment import check_experiment
 
 LINE = {
     "round": 1,

@@ -8,11 +8,11 @@ import torch
 from fedpca.core import Order, Server, Site, Verdict
 from fedpca.data.federation import Federation, Truth
 from fedpca.loop import play
-from fedpca.methods import compose
-from fedpca.models import build
-from fedpca.params import params_of
-from fedpca.scenario import Experiment
-from fedpca.simulate import InProcess, Workers
+from fedpca.methods.build import compose
+from fedpca.models.build import build
+from fedpca.models.flat import params_of
+from fedpca.settings.experiment import Experiment
+from fedpca.simulate.clients import InProcess, Workers
 
 
 def reachable(start: object) -> list[object]:

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import conv2d
 
-from fedpca import winograd
-from fedpca.winograd import FOUR, TWO, Conv3x3, Scheme, conv3x3, pays
+from fedpca.models import winograd
+from fedpca.models.winograd import FOUR, TWO, Conv3x3, Scheme, conv3x3, pays
 
 
 def made(images: int, inputs: int, outputs: int, height: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:

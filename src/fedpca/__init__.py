@@ -6,32 +6,32 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from fedpca.catalogue import Settings
     from fedpca.core import Method, Outcome, Params, Recipe, Server, Shard, Site, Stage, Update, Verdict
     from fedpca.data.datasets import load
     from fedpca.data.federation import federate
     from fedpca.loop import play
-    from fedpca.methods import base, compose, single
-    from fedpca.models import build
-    from fedpca.params import params_of
-    from fedpca.parts.joint import plus
-    from fedpca.parts.robust import PerCoordinate
-    from fedpca.scenario import Experiment, read_experiment, read_settings
-    from fedpca.simulate import InProcess, Workers
+    from fedpca.methods.build import base, compose, single
+    from fedpca.methods.combine import plus
+    from fedpca.models.build import build
+    from fedpca.models.flat import params_of
+    from fedpca.parts.server.robust import PerCoordinate
+    from fedpca.settings.base import Settings
+    from fedpca.settings.experiment import Experiment, read_experiment, read_settings
+    from fedpca.simulate.clients import InProcess, Workers
 
 _HOMES = {
-    "catalogue": ("Settings",),
+    "settings.base": ("Settings",),
     "core": ("Method", "Outcome", "Params", "Recipe", "Server", "Shard", "Site", "Stage", "Update", "Verdict"),
     "data.datasets": ("load",),
     "data.federation": ("federate",),
     "loop": ("play",),
-    "methods": ("base", "compose", "single"),
-    "parts.joint": ("plus",),
-    "parts.robust": ("PerCoordinate",),
-    "models": ("build",),
-    "params": ("params_of",),
-    "scenario": ("Experiment", "read_experiment", "read_settings"),
-    "simulate": ("InProcess", "Workers"),
+    "methods.build": ("base", "compose", "single"),
+    "methods.combine": ("plus",),
+    "parts.server.robust": ("PerCoordinate",),
+    "models.build": ("build",),
+    "models.flat": ("params_of",),
+    "settings.experiment": ("Experiment", "read_experiment", "read_settings"),
+    "simulate.clients": ("InProcess", "Workers"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,5 +1,5 @@
 """`python -m fedpca` is the `fedpca` command."""
 
-from fedpca.cli import main
+from fedpca.cli.main import main
 
 main()

@@ -25,13 +25,13 @@ from fedpca.core import (
     Update,
     When,
 )
-from fedpca.params import at_once, fault, sound
-from fedpca.parts.combine import of_side
-from fedpca.parts.diagnose import NOBODY
-from fedpca.parts.report import PerformanceAndCapacity
-from fedpca.parts.select import ConfidentOfTheMislabeled
-from fedpca.parts.team import train_team
-from fedpca.parts.train import LocalTraining
+from fedpca.models.flat import at_once, fault, sound
+from fedpca.parts.client.report import PerformanceAndCapacity
+from fedpca.parts.client.select import ConfidentOfTheMislabeled
+from fedpca.parts.client.train import LocalTraining
+from fedpca.parts.server.diagnose import NOBODY
+from fedpca.parts.sides import of_side
+from fedpca.simulate.batched import train_team
 
 
 def play(method: Method, clients: Clients, server: Server, rounds: int) -> Iterator[Server]:

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedpca.data.files import recognise
-from fedpca.faults import DataError
-from fedpca.scenario import DataSettings
+from fedpca.data.formats.recognise import recognise
+from fedpca.errors import DataError
+from fedpca.settings.experiment import DataSettings
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 3072), dtype=np.uint8)
 

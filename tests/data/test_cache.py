@@ -14,8 +14,8 @@ from PIL import Image
 
 from fedpca.data.cache import Undecoded, decoded, fingerprint
 from fedpca.data.folders import whole_folder
-from fedpca.data.source import Source
-from fedpca.faults import DataError
+from fedpca.data.formats.source import Source
+from fedpca.errors import DataError
 
 
 def encoded(image, kind="PNG", **options):

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedpca.data import datasets, published
+from fedpca.data import datasets
 from fedpca.data.check import check, states
 from fedpca.data.datasets import load
-from fedpca.faults import DataError
-from fedpca.scenario import DataSettings
+from fedpca.data.formats import published
+from fedpca.errors import DataError
+from fedpca.settings.experiment import DataSettings
 from tests.data.made import ISIC_TABLE, encoded, isic_folder, rsna_folder, rsna_name, write
 
 INPUT = "ISIC_2019_Training_Input"
@@ -343,7 +344,7 @@ def test_a_damaged_table_is_named_with_its_column_or_line(data, name, table, cha
 
 
 def test_without_pydicom_the_extra_is_named(data, monkeypatch):
-    monkeypatch.setattr("fedpca.data.dicom.find_spec", lambda name: None)
+    monkeypatch.setattr("fedpca.data.formats.dicom.find_spec", lambda name: None)
     assert "fedpca[medical]" in fault_of("rsna-ich", data)
 
 

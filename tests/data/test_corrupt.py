@@ -4,8 +4,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from fedpca.catalogue import Corruption
 from fedpca.data.corrupt import constant, corrupt
+from fedpca.settings.catalogue import Corruption
 
 KINDS = get_args(Corruption)
 NOISES = [kind for kind in KINDS if kind.endswith("_noise")]

@@ -19,8 +19,8 @@ from sklearn.datasets import load_digits
 
 from fedpca.data import datasets
 from fedpca.data.datasets import load
-from fedpca.faults import DataError
-from fedpca.scenario import DataSettings
+from fedpca.errors import DataError
+from fedpca.settings.experiment import DataSettings
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fedpca.data.files import recognise
-from fedpca.faults import DataError
-from fedpca.scenario import DataSettings
+from fedpca.data.formats.recognise import recognise
+from fedpca.errors import DataError
+from fedpca.settings.experiment import DataSettings
 
 SETTINGS = DataSettings(clients=2)
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpca.data.noise import flip, mislabeled_clients
-from fedpca.scenario import rounded
+from fedpca.settings.base import rounded
 
 CLIENTS = [f"c{number}" for number in range(10)]
 labellings = st.integers(2, 6).flatmap(

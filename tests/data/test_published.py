@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedpca.data import published
 from fedpca.data.datasets import load
-from fedpca.data.dicom import brain, slice_size
-from fedpca.faults import DataError
-from fedpca.scenario import DataSettings
+from fedpca.data.formats import published
+from fedpca.data.formats.dicom import brain, slice_size
+from fedpca.errors import DataError
+from fedpca.settings.experiment import DataSettings
 from tests.data.made import ISIC_TABLE, isic_folder, isic_row, rsna_folder, rsna_name, rsna_rows, write, write_slice
 
 CLASSES = ("MEL", "NV", "BCC", "AK", "BKL", "DF", "VASC", "SCC")
@@ -193,7 +193,7 @@ def test_an_rsna_table_that_is_damaged(tmp_path, change, words):
 
 def test_without_pydicom_the_extra_is_named_and_png_are_still_read(tmp_path, monkeypatch):
     find = importlib.util.find_spec
-    monkeypatch.setattr("fedpca.data.dicom.find_spec", lambda name: None if name == "pydicom" else find(name))
+    monkeypatch.setattr("fedpca.data.formats.dicom.find_spec", lambda name: None if name == "pydicom" else find(name))
     rsna_folder(tmp_path / "dicom", [0, 1] * 5)
     rsna_folder(tmp_path / "png", [0, 1] * 5, ".png")
     with pytest.raises(DataError, match=r"pydicom.*fedpca\[medical\]"):

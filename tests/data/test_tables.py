@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from fedpca.data.files import recognise
-from fedpca.faults import DataError
-from fedpca.scenario import DataSettings
+from fedpca.data.formats.recognise import recognise
+from fedpca.errors import DataError
+from fedpca.settings.experiment import DataSettings
 
 
 def asking(**changes):

@@ -16,9 +16,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fedpca.deploy.doctor import Expected, Finding, Patient, check_clock, check_data, check_keys, check_server, examine
-from fedpca.deploy.keys import make_keys, read_certificate, read_tls_key
-from fedpca.faults import UserError
+from fedpca.errors import UserError
+from fedpca.operate.doctor import Expected, Finding, Patient, check_clock, check_data, check_keys, check_server, examine
+from fedpca.operate.keys import make_keys, read_certificate, read_tls_key
 
 EXPECTED = Expected(classes=("0", "1", "2"), shape=(1, 8, 8))
 

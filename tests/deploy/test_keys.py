@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fedpca.deploy.keys import host_names, make_keys, read_certificate, read_site_key, registered, same_key
-from fedpca.faults import UserError
+from fedpca.errors import UserError
+from fedpca.operate.keys import host_names, make_keys, read_certificate, read_site_key, registered, same_key
 
 
 def contents(folder: Path) -> dict[Path, bytes]:

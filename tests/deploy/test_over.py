@@ -21,22 +21,23 @@ from torch import nn
 from fedpca import params_of
 from fedpca.core import Method, Server, Shard
 from fedpca.data.federation import Federation
-from fedpca.deploy import over, sites
-from fedpca.deploy.client import app as client
-from fedpca.deploy.client import fedpca_client
-from fedpca.deploy.exchange import in_one_exchange
-from fedpca.deploy.server import method_of, serve
-from fedpca.deploy.settings import Deployment, read_run_config
-from fedpca.deploy.strategy import FedPCA, layout_from
-from fedpca.faults import RunError, SettingsError
+from fedpca.errors import RunError, SettingsError
+from fedpca.flower import clients as over
+from fedpca.flower import roster as sites
+from fedpca.flower.client_app import app as client
+from fedpca.flower.client_app import fedpca_client
+from fedpca.flower.server_app import method_of, serve
+from fedpca.flower.strategy import FedPCA, layout_from
 from fedpca.loop import play
-from fedpca.methods import compose
-from fedpca.models import build
-from fedpca.params import layout_of
+from fedpca.methods.build import compose
+from fedpca.models.build import build
+from fedpca.models.flat import layout_of
 from fedpca.results.runs import find_runs
 from fedpca.results.table import tabulate
-from fedpca.scenario import Experiment, check_experiment
-from fedpca.simulate import InProcess, Workers
+from fedpca.settings.experiment import Experiment, check_experiment
+from fedpca.simulate.clients import InProcess, Workers
+from fedpca.sites.one_exchange import in_one_exchange
+from fedpca.sites.settings import Deployment, read_run_config
 from tests.deploy.grid import Loopback
 
 NAMES = ("aachen", "bonn", "celle", "dessau", "essen", "fulda")
@@ -388,8 +389,8 @@ def test_a_method_without_reports_is_the_same_in_one_exchange():
 
 def test_a_client_does_not_load_what_it_does_not_use():
     """Each answer is a new process: what it imports is what it costs."""
-    names = "scipy", "sklearn", "pyarrow", "PIL.Image", "fedpca.experiment", "fedpca.data"
-    code = f"import sys, fedpca.deploy.client; print([name for name in {names} if name in sys.modules])"
+    names = "scipy", "sklearn", "pyarrow", "PIL.Image", "fedpca.runs.run", "fedpca.data"
+    code = f"import sys, fedpca.flower.client_app; print([name for name in {names} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 

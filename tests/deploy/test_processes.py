@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from fedpca.deploy.keeper import alive, descendants
-from fedpca.deploy.keys import make_keys
-from fedpca.deploy.processes import Child, address, end, environment, free_port, is_loopback, plain
-from fedpca.faults import UserError
+from fedpca.errors import UserError
+from fedpca.operate.keys import make_keys
+from fedpca.operate.processes import Child, address, end, environment, free_port, is_loopback, plain
+from fedpca.operate.supervisor import alive, descendants
 from tests.unmeasured import unmeasured
 
 FEDPCA = [sys.executable, "-m", "fedpca"]
@@ -325,13 +325,14 @@ def test_without_the_extra_the_remedy_is_named(tmp_path: Path):
     code = (
         "import sys, importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda name, *rest: None if name == 'flwr' else real(name, *rest)\n"
-        "import fedpca.cli; sys.argv = ['fedpca', 'deploy', 'keys', 'berlin']; fedpca.cli.main()"
+        "import fedpca.cli.main; sys.argv = ['fedpca', 'deploy', 'keys', 'berlin']; fedpca.cli.main.main()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "pip install 'fedpca[flower]'" in done.stderr) == (2, True)
 
 
 def test_the_command_line_starts_without_flower():
-    code = "import sys, fedpca.cli; print([name for name in ('flwr', 'cryptography', 'torch') if name in sys.modules])"
+    heavy = ("flwr", "cryptography", "torch")
+    code = f"import sys, fedpca.cli.main; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -25,18 +25,18 @@ from safetensors.torch import load_file
 
 from fedpca import InProcess, Server, Workers, build, compose, federate, load, params_of, play, read_experiment
 from fedpca.core import Shard
-from fedpca.deploy.keeper import alive, descendants, send
-from fedpca.deploy.keys import make_keys
-from fedpca.deploy.processes import free_port
-from fedpca.params import layout_of
+from fedpca.models.flat import layout_of
+from fedpca.operate.keys import make_keys
+from fedpca.operate.processes import free_port
+from fedpca.operate.supervisor import alive, descendants, send
 from fedpca.results.page import write_page
 from fedpca.results.runs import find_runs
-from fedpca.scenario import check_experiment
+from fedpca.settings.experiment import check_experiment
 from tests.unmeasured import unmeasured
 
 NAMES = ("aachen", "bonn", "celle", "dessau", "essen", "fulda", "gotha", "halle")
 LIMIT = 900.0  # seconds, for a machine that does much else; a quiet one needs a tenth
-COMPONENTS = {"serverapp": "fedpca.deploy.server:app", "clientapp": "fedpca.deploy.client:app"}
+COMPONENTS = {"serverapp": "fedpca.flower.server_app:app", "clientapp": "fedpca.flower.client_app:app"}
 FEDPCA = [sys.executable, "-m", "fedpca"]
 
 
@@ -206,7 +206,7 @@ FAULTY = '''
     import numpy as np
     from flwr.app import Array
     from flwr.clientapp import ClientApp
-    from fedpca.deploy.client import app as good
+    from fedpca.flower.client_app import app as good
 
     app = ClientApp()
     app.query("hello")(good)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedpca.deploy.settings import Deployment, Veil, read_node_config, read_run_config
-from fedpca.faults import SettingsError
+from fedpca.errors import SettingsError
+from fedpca.sites.settings import Deployment, Veil, read_node_config, read_run_config
 
 RUN = {"methods": "fedpca-hs", "seeds": 3, "rounds": 20, "deploy.sites": 4}
 

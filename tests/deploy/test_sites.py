@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from flwr.app import ConfigRecord, Context, Error, Message
 
-from fedpca.deploy import sites
-from fedpca.deploy.sites import Agreed, Roster, agree, assigned, in_order
-from fedpca.deploy.wire import SiteHead, site_to_records
-from fedpca.faults import RunError
+from fedpca.errors import RunError
+from fedpca.flower import roster as sites
+from fedpca.flower.roster import Agreed, Roster, agree, assigned, in_order
+from fedpca.flower.wire import SiteHead, site_to_records
 from tests.deploy.grid import Loopback
 
 AGREED = Agreed(("cat", "dog"), (1, 8, 8))

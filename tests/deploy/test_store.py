@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedpca.deploy.store import identity, recall, remember
-from fedpca.faults import RunError
+from fedpca.errors import RunError
+from fedpca.sites.memory import identity, recall, remember
 
 
 def kept(store: Path, round: int, half: str, value: int) -> None:

@@ -3,8 +3,8 @@
 import math
 from statistics import fmean, stdev
 
-from fedpca.deploy.settings import Veil
-from fedpca.deploy.veil import veiled
+from fedpca.sites.privacy import veiled
+from fedpca.sites.settings import Veil
 
 REPORT = {"loss": 7.0, "dispersion": -9.0, "confidence": 0.9, "class_loss": [0.5, 6.0], "fedga/slope": -8.0}
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from numpy.lib import format as npy
 from torch import Tensor, nn
 
-from fedpca.catalogue import METHODS
 from fedpca.core import ClientId, Clients, Method, Net, Order, Params, Report, Server, Shard, Site, Update, Verdict
 from fedpca.data.datasets import load
 from fedpca.data.federation import Federation, federate
-from fedpca.deploy.wire import (
+from fedpca.errors import UserError, WireError
+from fedpca.flower.wire import (
     order_from_records,
     orders_to_records,
     report_from_records,
@@ -29,12 +29,12 @@ from fedpca.deploy.wire import (
     update_from_records,
     update_to_records,
 )
-from fedpca.faults import UserError, WireError
 from fedpca.loop import answer_report, answer_train, play
-from fedpca.methods import compose
-from fedpca.models import build
-from fedpca.params import Layout, layout_of, params_of
-from fedpca.simulate import InProcess, Workers, site_for
+from fedpca.methods.build import compose
+from fedpca.models.build import build
+from fedpca.models.flat import Layout, layout_of, params_of
+from fedpca.settings.catalogue import METHODS
+from fedpca.simulate.clients import InProcess, Workers, site_for
 from tests.test_methods import ROUNDS, easy, same
 
 VECTORS = ("weights", "buffers", "counters")

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpca.core import Params, Update, Verdict
-from fedpca.parts.aggregate import WeightedMean
-from fedpca.parts.weigh import by_size
+from fedpca.parts.server.aggregate import WeightedMean
+from fedpca.parts.server.weigh import by_size
 
 
 def state(*weights: float, buffers: tuple[float, ...] = (), counter: int = 0) -> Params:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch.nn.functional import pad as padded_with_zeros
 
-from fedpca.catalogue import Augmentation
-from fedpca.parts.augment import AUGMENTATIONS, AffineFlip, CropFlip, Mixup, moved, unblended, unchanged
+from fedpca.parts.client.augment import AUGMENTATIONS, AffineFlip, CropFlip, Mixup, moved, unblended, unchanged
+from fedpca.settings.catalogue import Augmentation
 
 
 def rng(seed=0):

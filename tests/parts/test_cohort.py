@@ -1,6 +1,6 @@
 from collections import Counter
 
-from fedpca.parts.cohort import Sampled, everyone
+from fedpca.parts.server.cohort import Sampled, everyone
 
 CLIENTS = [f"c{i}" for i in range(10)]
 

@@ -8,16 +8,23 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpca import methods
 from fedpca.core import LABELS, Method, Order, Outcome, Params, Samples, Site, Stage, Update, Verdict, When
 from fedpca.data.datasets import load
 from fedpca.data.federation import Federation, federate
-from fedpca.faults import UserError
+from fedpca.errors import UserError
 from fedpca.loop import settled
-from fedpca.methods import base, compose, single
-from fedpca.models import build
-from fedpca.parts.aggregate import WeightedMean
-from fedpca.parts.combine import (
+from fedpca.methods import build as methods
+from fedpca.methods.build import base, compose, single
+from fedpca.methods.combine import plus
+from fedpca.models.build import build
+from fedpca.parts.client.loss import Distilled
+from fedpca.parts.client.step import GapGuided
+from fedpca.parts.client.train import LocalTraining
+from fedpca.parts.server.aggregate import WeightedMean
+from fedpca.parts.server.diagnose import remember
+from fedpca.parts.server.robust import coordinate_median
+from fedpca.parts.server.weigh import by_size
+from fedpca.parts.sides import (
     Mixed,
     OwnMemory,
     Sided,
@@ -27,14 +34,7 @@ from fedpca.parts.combine import (
     of_side,
     own_site,
 )
-from fedpca.parts.diagnose import remember
-from fedpca.parts.joint import plus
-from fedpca.parts.loss import Distilled
-from fedpca.parts.robust import coordinate_median
-from fedpca.parts.step import GapGuided
-from fedpca.parts.train import LocalTraining
-from fedpca.parts.weigh import by_size
-from fedpca.scenario import Experiment
+from fedpca.settings.experiment import Experiment
 from tests.test_methods import WARMUP, easy, same, servers
 
 NOW = When(3, 9)

@@ -11,9 +11,7 @@ from torch import nn
 
 from fedpca.core import Diagnosis, Order, Outcome, Params, Site, Update, Verdict, When
 from fedpca.loop import settled
-from fedpca.params import flatten, load, params_of
-from fedpca.parts.aggregate import WithoutTheMislabeled
-from fedpca.parts.combine import Mixed, own_site
+from fedpca.models.flat import flatten, load, params_of
 from fedpca.parts.contribution import (
     FULL,
     ByContribution,
@@ -23,8 +21,10 @@ from fedpca.parts.contribution import (
     keep_state,
     without,
 )
-from fedpca.parts.diagnose import remember
-from fedpca.parts.robust import GeometricMedian
+from fedpca.parts.server.aggregate import WithoutTheMislabeled
+from fedpca.parts.server.diagnose import remember
+from fedpca.parts.server.robust import GeometricMedian
+from fedpca.parts.sides import Mixed, own_site
 
 THREE = [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)]
 SCORES = [0.8, 0.6, 0.4]

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from fedpca.core import Verdict, When
-from fedpca.parts.diagnose import NameGroups, remember
-from fedpca.parts.identify import Finding
+from fedpca.parts.server.diagnose import NameGroups, remember
+from fedpca.parts.server.identify import Finding
 
 NOW = When(1, 1)
 

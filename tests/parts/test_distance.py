@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
 from fedpca.core import Order, Outcome, Params, Site, Update, Verdict, When
-from fedpca.models import build
-from fedpca.parts import distance, robust
-from fedpca.parts.aggregate import WeightedMean
+from fedpca.models.build import build
+from fedpca.parts import distance
 from fedpca.parts.distance import (
     HighClassLosses,
     by_distance,
@@ -22,7 +21,9 @@ from fedpca.parts.distance import (
     loss_table,
     upper_rows,
 )
-from fedpca.parts.weigh import by_size
+from fedpca.parts.server import robust
+from fedpca.parts.server.aggregate import WeightedMean
+from fedpca.parts.server.weigh import by_size
 
 NOW = When(11, 100)
 TOY = [(0.2, 0.4), (0.3, 0.4), (0.25, 0.45), (0.22, 0.38), (1, 2), (0.9, 1.6)]

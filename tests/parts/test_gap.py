@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
 from fedpca.core import Order, Params, Site, Update, Verdict, When
-from fedpca.models import build
-from fedpca.parts.aggregate import WeightedMean
+from fedpca.models.build import build
 from fedpca.parts.gap import Gap, KeepOwnLevel, RaiseByGap, badness, by_share
+from fedpca.parts.server.aggregate import WeightedMean
 
 SECOND = When(2, 100)  # r = 1 of T = 100: a step of .05 x 99 / 100
 

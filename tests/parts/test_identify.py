@@ -6,8 +6,16 @@ from math import log
 import numpy as np
 import pytest
 
-from fedpca.parts.identify import ThreeGroups, WrongShares, distance_above, rare_among, reference, scaled, upper_right
-from fedpca.parts.report import FLOOR
+from fedpca.parts.client.report import FLOOR
+from fedpca.parts.server.identify import (
+    ThreeGroups,
+    WrongShares,
+    distance_above,
+    rare_among,
+    reference,
+    scaled,
+    upper_right,
+)
 
 COMMON = [(0.30, 6.50), (0.31, 6.52), (0.29, 6.48), (0.32, 6.51), (0.28, 6.49), (0.30, 6.53)]
 RARE = [(0.80, 6.00), (0.82, 5.98), (0.78, 6.02)]

@@ -6,10 +6,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy as reference
 
 from fedpca.core import Net, Order, Samples, Site, Verdict
-from fedpca.models import build
-from fedpca.params import flatten, params_of
-from fedpca.parts.augment import Mixup
-from fedpca.parts.loss import Distilled, LogitAdjusted, StayNear, cross_entropy, distillation, log_prior
+from fedpca.models.build import build
+from fedpca.models.flat import flatten, params_of
+from fedpca.parts.client.augment import Mixup
+from fedpca.parts.client.loss import Distilled, LogitAdjusted, StayNear, cross_entropy, distillation, log_prior
 
 
 def loss_of(rule, counts: list[int], logits: list[float], label: int) -> torch.Tensor:

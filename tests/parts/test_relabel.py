@@ -12,8 +12,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedpca.core import LABELS, Net, Order, Site, Verdict, When
-from fedpca.models import build
+from fedpca.models.build import build
 from fedpca.parts import relabel as module
+from fedpca.parts.client.report import PerformanceAndCapacity, Sharpness, mean_loss
+from fedpca.parts.client.select import everything
+from fedpca.parts.client.train import Descent, LocalTraining
 from fedpca.parts.distance import class_losses
 from fedpca.parts.relabel import (
     MOST,
@@ -28,9 +31,6 @@ from fedpca.parts.relabel import (
     unless_resting,
     worst,
 )
-from fedpca.parts.report import PerformanceAndCapacity, Sharpness, mean_loss
-from fedpca.parts.select import everything
-from fedpca.parts.train import Descent, LocalTraining
 
 NOW = When(1, 9)
 LOSSES = torch.tensor([0.1, 2, 0.3, 1.5, 0.2, 3, 0.4, 2.5, 0.05, 1])

@@ -7,9 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpca.core import Order, Site, Verdict
-from fedpca.models import build
-from fedpca.parts.augment import unchanged
-from fedpca.parts.report import FLOOR, PerformanceAndCapacity, Sharpness, confident_share, dispersion, label_slope
+from fedpca.models.build import build
+from fedpca.parts.client.augment import unchanged
+from fedpca.parts.client.report import (
+    FLOOR,
+    PerformanceAndCapacity,
+    Sharpness,
+    confident_share,
+    dispersion,
+    label_slope,
+)
 
 SQUARE = torch.tensor([[0.0, 0], [2, 0], [0, 4], [2, 4]])
 PAIRS = torch.tensor([0, 0, 1, 1])
@@ -119,7 +126,7 @@ def test_the_threshold_falls_as_rounds_go_by():
 
 
 def test_augmented_reports_draw_from_the_clients_own_generator():
-    from fedpca.parts.augment import CropFlip
+    from fedpca.parts.client.augment import CropFlip
 
     plain, one, same = (
         report(site_of(), augment=augment)["loss"] for augment in (unchanged, CropFlip(pad=2), CropFlip(pad=2))

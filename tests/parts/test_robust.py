@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpca.core import Outcome, Params, Update
-from fedpca.parts import robust
-from fedpca.parts.robust import GeometricMedian, coordinate_median, geometric_weights
+from fedpca.parts.server import robust
+from fedpca.parts.server.robust import GeometricMedian, coordinate_median, geometric_weights
 
 DIAMOND = [(0.0, 0), (4, 0), (5, 3), (1, 2)]
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from fedpca.core import Params, Update, Verdict
-from fedpca.parts.aggregate import WeightedMean
-from fedpca.parts.screened import DynamicStep, WithoutLongest
-from fedpca.parts.weigh import ByLoss, by_size
+from fedpca.parts.server.aggregate import WeightedMean
+from fedpca.parts.server.screened import DynamicStep, WithoutLongest
+from fedpca.parts.server.weigh import ByLoss, by_size
 
 
 def state(*weights: float, buffer: float = 0.0) -> Params:

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from fedpca.core import Net, Order, Site, Verdict
-from fedpca.parts.select import ConfidentOfTheMislabeled, NothingOfTheMislabeled, everything
+from fedpca.parts.client.select import ConfidentOfTheMislabeled, NothingOfTheMislabeled, everything
 
 
 def site_with(confidences: list[float], group: str | None, threshold: float = 0.9) -> Site:

@@ -8,9 +8,9 @@ from torch import nn
 from torch.optim import SGD
 
 from fedpca.core import Net, Order, Site, Verdict
-from fedpca.models import build
-from fedpca.params import params_of
-from fedpca.parts.step import GapGuided, descend
+from fedpca.models.build import build
+from fedpca.models.flat import params_of
+from fedpca.parts.client.step import GapGuided, descend
 
 
 def bowl(weights: list[float]) -> tuple[Net, object]:
@@ -105,7 +105,7 @@ def test_running_statistics_change_once_and_momentum_comes_back(deep):
     other = build("resnet18", (1, 8, 8), 4, seed=1)
     descend(site(net), backward, SGD([net.weights], lr=0.0))
     once = params_of(net).buffers
-    from fedpca.params import load
+    from fedpca.models.flat import load
 
     load(net, params_of(other))
     GapGuided(0.05, 0.1)(site(net), backward, SGD([net.weights], lr=0.0))
@@ -116,7 +116,7 @@ def test_running_statistics_change_once_and_momentum_comes_back(deep):
 def test_both_passes_drop_the_same_units():
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(50, 40), nn.Dropout(), nn.Linear(40, 2)).train()
-    from fedpca.params import flatten
+    from fedpca.models.flat import flatten
 
     net, seen, images = flatten(module, module[2], draws=True), [], torch.randn(6, 50)
     module[1].register_forward_hook(lambda _, inputs, output: seen.append(output == 0))

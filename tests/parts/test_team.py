@@ -10,16 +10,16 @@ from torch import nn
 
 from fedpca.core import Server, Shard
 from fedpca.loop import play
-from fedpca.methods import base, compose, single
-from fedpca.models import build
-from fedpca.params import flatten, params_of
-from fedpca.parts import team
-from fedpca.parts.augment import CropFlip, Mixup
-from fedpca.parts.step import GapGuided
-from fedpca.parts.team import can_team, layers_of
-from fedpca.parts.train import LocalTraining
-from fedpca.scenario import Experiment, check_experiment
-from fedpca.simulate import InProcess, Workers
+from fedpca.methods.build import base, compose, single
+from fedpca.models.build import build
+from fedpca.models.flat import flatten, params_of
+from fedpca.parts.client.augment import CropFlip, Mixup
+from fedpca.parts.client.step import GapGuided
+from fedpca.parts.client.train import LocalTraining
+from fedpca.settings.experiment import Experiment, check_experiment
+from fedpca.simulate import batched as team
+from fedpca.simulate.batched import can_team, layers_of
+from fedpca.simulate.clients import InProcess, Workers
 
 SIZES = [18, 18, 17, 40, 1, 2, 33, 17]  # the last batch may be short, of one, or the only one
 
@@ -63,7 +63,7 @@ def test_together_is_as_alone_but_for_rounding(name: str, training: dict[str, ob
 
 
 def test_teams_and_so_the_bits_do_not_depend_on_the_number_of_workers(monkeypatch):
-    monkeypatch.setattr("fedpca.simulate.SIZE", 3)
+    monkeypatch.setattr("fedpca.simulate.clients.SIZE", 3)
     one, two = (played(settings(), "fedism", True, workers) for workers in (1, 2))
     assert all(torch.equal(a.params.weights, b.params.weights) for a, b in zip(one, two, strict=True))
 

@@ -5,16 +5,16 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedpca.chance import stream
 from fedpca.core import Net, Order, Samples, Site, Verdict
-from fedpca.models import build
-from fedpca.params import flatten, layout_of, params_of
-from fedpca.parts.augment import CropFlip
-from fedpca.parts.loss import LogitAdjusted
-from fedpca.parts.loss import cross_entropy as plain_loss
-from fedpca.parts.report import mean_loss
-from fedpca.parts.select import everything
-from fedpca.parts.train import PIECE, Descent, LocalTraining, piece_of, pieces
+from fedpca.models.build import build
+from fedpca.models.flat import flatten, layout_of, params_of
+from fedpca.parts.client.augment import CropFlip
+from fedpca.parts.client.loss import LogitAdjusted
+from fedpca.parts.client.loss import cross_entropy as plain_loss
+from fedpca.parts.client.report import mean_loss
+from fedpca.parts.client.select import everything
+from fedpca.parts.client.train import PIECE, Descent, LocalTraining, piece_of, pieces
+from fedpca.rng import stream
 
 SGD = Descent("sgd", lr=0.1, momentum=0.9, weight_decay=1e-3)
 
@@ -136,7 +136,7 @@ def test_parts_of_a_batch_add_up_to_its_gradient(monkeypatch):
     for loss in (plain_loss, LogitAdjusted()):
         training, sent = replace(whole, loss=loss), []
         for pixels in (8 * 64, 1 << 15):  # parts of eight images, and one part
-            monkeypatch.setattr("fedpca.parts.train.PIECE", pixels)
+            monkeypatch.setattr("fedpca.parts.client.train.PIECE", pixels)
             own = Site(build("cnn-small", (1, 8, 8), 4, seed=1), x, y, {}, Order(1, 1, Verdict()), stream(0, "train"))
             sent.append(training(own, Samples(torch.arange(70), y)).params.weights)
         assert not torch.equal(*sent)

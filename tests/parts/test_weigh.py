@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpca.core import Params, Update, Verdict
-from fedpca.parts.aggregate import WeightedMean, WithoutTheMislabeled
-from fedpca.parts.weigh import ByCapacity, ByLoss, ByReliabilityAndCapacity, BySharpness, by_size
+from fedpca.parts.server.aggregate import WeightedMean, WithoutTheMislabeled
+from fedpca.parts.server.weigh import ByCapacity, ByLoss, ByReliabilityAndCapacity, BySharpness, by_size
 
 TWELVE = [6.50, 6.52, 6.48, 6.51, 6.49, 6.53, 6.00, 5.98, 6.02, 6.42, 6.40, 6.44]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedpca.scenario import check_experiment, write_experiment
+from fedpca.settings.experiment import check_experiment, write_experiment
 
 CLIENTS = ("a", "b", "c", "d")
 PLACES = {"common": (0.5, 2.0), "rare": (1.0, 1.0), "mislabeled": (4.0, 2.0)}

@@ -11,8 +11,8 @@ from matplotlib import rcParams
 from matplotlib.colors import to_rgb
 from safetensors.numpy import save_file
 
-from fedpca.faults import RunError, UserError
-from fedpca.parts.identify import ThreeGroups
+from fedpca.errors import RunError, UserError
+from fedpca.parts.server.identify import ThreeGroups
 from fedpca.results.figures import FIGURES, write_figures
 from fedpca.results.figures.features import draw_features, embed
 from fedpca.results.figures.identification import draw_identification, tally
@@ -23,7 +23,7 @@ from fedpca.results.figures.style import KINDS, padded
 from fedpca.results.figures.sweeps import draw_q, draw_warmup
 from fedpca.results.figures.tradeoff import draw_tradeoff
 from fedpca.results.runs import Run, find_runs
-from fedpca.scenario import check_experiment, write_experiment
+from fedpca.settings.experiment import check_experiment, write_experiment
 
 CLIENTS = [str(i) for i in range(12)]
 RARE, WRONG = ("10", "11"), ("0", "1", "2")
@@ -508,7 +508,7 @@ def test_figures_of_run_folders_come_without_torch(tmp_path: Path):
 def test_without_matplotlib_the_message_names_the_extra():
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
-        "from fedpca.faults import UserError\n"
+        "from fedpca.errors import UserError\n"
         "try:\n    import fedpca.results.figures\nexcept UserError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

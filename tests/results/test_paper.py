@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fedpca.faults import SettingsError
+from fedpca.errors import SettingsError
 from fedpca.results.layout import for_pages, for_terminal
 from fedpca.results.paper import FACTS, Published, read_facts, study_of, with_published
 from fedpca.results.table import as_csv, as_json
-from fedpca.scenario import check_experiment
+from fedpca.settings.experiment import check_experiment
 from tests.results.test_table import ABOUT, tables_of, write_run
 
 NOISE = {"clients": 0.2, "labels": 1.0}

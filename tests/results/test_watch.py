@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fedpca.faults import RunError
+from fedpca.errors import RunError
 from fedpca.results.page_data import key
 from fedpca.results.tail import Tail
 from fedpca.results.watch import Feed, answer, serve

@@ -1,1 +1,1 @@
-"""Images and labels of a federation: where they come from, how they are spread, and what is done to them."""
+"""From files to a federation: images and labels, split over clients."""

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpca.data.folders import discard, whole_folder
-from fedpca.data.pictures import ColourError, Pixels, pixels
-from fedpca.data.source import Picture, Source
-from fedpca.faults import DataError
+from fedpca.data.formats.pictures import ColourError, Pixels, pixels
+from fedpca.data.formats.source import Picture, Source
+from fedpca.errors import DataError
 
 FORMAT = 2  # of an entry; counted up when the same files would be decoded to something else
 PARTS = ("train", "test")

@@ -11,11 +11,11 @@ import numpy as np
 
 from fedpca.data.cache import PARTS, Progress, Undecoded, batches, opened
 from fedpca.data.datasets import data_folder, digits, found, not_found, places, recognised, undecoded
+from fedpca.data.formats.pictures import Size, decoded_size, stated_size
+from fedpca.data.formats.source import Layout, Picture, Slice
 from fedpca.data.known import KNOWN
-from fedpca.data.pictures import Size, decoded_size, stated_size
-from fedpca.data.source import Layout, Picture, Slice
-from fedpca.faults import DataError
-from fedpca.scenario import DataSettings
+from fedpca.errors import DataError
+from fedpca.settings.experiment import DataSettings
 
 _SHOWN = 5  # names in a message
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fedpca.catalogue import Corruption
-from fedpca.faults import DataError
+from fedpca.errors import DataError
+from fedpca.settings.catalogue import Corruption
 
 Bytes = NDArray[np.uint8]  # (N, C, H, W)
 Floats = NDArray[np.float64]  # (N, C, H, W), in [0, 1]

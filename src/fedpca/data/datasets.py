@@ -14,14 +14,14 @@ from urllib.request import Request, urlopen
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpca.catalogue import DATASETS
 from fedpca.data.cache import Dataset, Part, Progress, Undecoded, decoded, fingerprint
-from fedpca.data.files import KINDS, recognise
 from fedpca.data.folders import whole_folder
+from fedpca.data.formats.recognise import KINDS, recognise
+from fedpca.data.formats.source import Label, Layout, Source
 from fedpca.data.known import KNOWN
-from fedpca.data.source import Label, Layout, Source
-from fedpca.faults import DataError
-from fedpca.scenario import DataSettings
+from fedpca.errors import DataError
+from fedpca.settings.catalogue import DATASETS
+from fedpca.settings.experiment import DataSettings
 
 __all__ = ["Dataset", "Part", "load"]
 
@@ -93,7 +93,7 @@ def decoding(settings: DataSettings, has_test: bool) -> dict[str, object]:
 
 def digits() -> Dataset:
     """The digits that scikit-learn carries."""
-    from fedpca.chance import numbers
+    from fedpca.rng import numbers
 
     # read from the file that scikit-learn carries: to import the package takes as long as all else before a first round
     spec = find_spec("sklearn")
@@ -279,7 +279,7 @@ def _numbered_classes(sources: list[Source], labels: list[Labels], names: tuple[
 
 def _test_rows(labels: Labels, settings: DataSettings) -> Labels:
     """Rows drawn for testing, the same share of every class; a class of one image is left to training."""
-    from fedpca.chance import numbers
+    from fedpca.rng import numbers
 
     rng = numbers(settings.seed, "test part")
     drawn = []

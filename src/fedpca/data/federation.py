@@ -11,14 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedpca.chance import numbers
 from fedpca.core import ClientId, Shard
 from fedpca.data import split
 from fedpca.data.corrupt import constant, corrupt
 from fedpca.data.datasets import Dataset, Part
 from fedpca.data.noise import flip, mislabeled_clients
-from fedpca.faults import DataError
-from fedpca.scenario import DataSettings, Experiment, RareSettings, rounded
+from fedpca.errors import DataError
+from fedpca.rng import numbers
+from fedpca.settings.base import rounded
+from fedpca.settings.experiment import DataSettings, Experiment, RareSettings
 
 Rows = NDArray[np.int64]
 Labels = NDArray[np.int64]

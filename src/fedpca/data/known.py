@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedpca.data.files import recognise
-from fedpca.data.published import isic_layout, rsna_layout
-from fedpca.data.source import Layout
-from fedpca.scenario import DataSettings
+from fedpca.data.formats.published import isic_layout, rsna_layout
+from fedpca.data.formats.recognise import recognise
+from fedpca.data.formats.source import Layout
+from fedpca.settings.experiment import DataSettings
 
 CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
 FASHION = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"

@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedpca.faults import DataError
-from fedpca.scenario import rounded
+from fedpca.errors import DataError
+from fedpca.settings.base import rounded
 
 Labels = NDArray[np.int64]
 

@@ -6,7 +6,7 @@ from math import isnan
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedpca.faults import DataError
+from fedpca.errors import DataError
 
 Rows = NDArray[np.int64]
 

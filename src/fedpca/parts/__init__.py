@@ -1,1 +1,1 @@
-"""The parts that methods are made of: what clients report, select and train, and how the server answers."""
+"""What methods are made of: plain functions and frozen values, one job each."""

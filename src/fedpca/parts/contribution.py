@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from fedpca.core import ClientId, Diagnosis, Outcome, Params, Report, Site, Verdict
-from fedpca.params import load, params_of
-from fedpca.parts.report import passes
-from fedpca.parts.robust import Kept
+from fedpca.models.flat import load, params_of
+from fedpca.parts.client.report import passes
+from fedpca.parts.server.robust import Kept
 
 FULL = 1 - 1e-6  # a share above this counts as this, so that what the others made stays computable
 

@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedpca.core import ClientId, Diagnosis, Outcome, Params, Report, Site, When
-from fedpca.parts.diagnose import remember
-from fedpca.parts.identify import scaled
-from fedpca.parts.mixture import fit
-from fedpca.parts.report import passes
-from fedpca.parts.robust import BLOCK, Kept
+from fedpca.parts.client.report import passes
+from fedpca.parts.server.diagnose import remember
+from fedpca.parts.server.identify import scaled
+from fedpca.parts.server.mixture import fit
+from fedpca.parts.server.robust import BLOCK, Kept
 
 Floats = NDArray[np.float64]
 

@@ -10,9 +10,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedpca.core import ClientId, Diagnosis, Params, Report, Site, When
-from fedpca.parts.diagnose import remember
-from fedpca.parts.report import passes
-from fedpca.parts.weigh import Count
+from fedpca.parts.client.report import passes
+from fedpca.parts.server.diagnose import remember
+from fedpca.parts.server.weigh import Count
 
 Measure = Literal["loss", "accuracy"]
 

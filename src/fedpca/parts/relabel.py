@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedpca.core import LABELS, ClientId, Diagnosis, Params, Report, Samples, Site, Verdict, When
-from fedpca.parts.diagnose import remember
-from fedpca.parts.mixture import fit
-from fedpca.parts.report import passes
-from fedpca.parts.select import everything, nothing
+from fedpca.parts.client.report import passes
+from fedpca.parts.client.select import everything, nothing
+from fedpca.parts.server.diagnose import remember
+from fedpca.parts.server.mixture import fit
 
 MOST = 1e3  # local dimensions above this count as this: ties among saturated predictions give millions
 TINY = 1e-6

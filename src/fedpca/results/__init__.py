@@ -1,1 +1,1 @@
-"""Tables from run folders: pure functions of files, readable while runs go on, without PyTorch."""
+"""From run folders to tables, figures and pages."""

@@ -10,7 +10,7 @@ from typing import Literal
 
 from fedpca.results.paper import ABSENT, Order, Published
 from fedpca.results.table import SCORES, Results, Row, place
-from fedpca.scores import Spread
+from fedpca.runs.scores import Spread
 
 MAIN = ("worst_acc", "average_acc", "worst_auc", "average_auc")
 DEVIATIONS = ("std_acc", "std_auc")

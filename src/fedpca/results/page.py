@@ -20,7 +20,7 @@ from fedpca.results.runs import Run, by_scenario, name_of
 from fedpca.results.summary import Note, comparison, headline, notes
 from fedpca.results.table import tabulate
 from fedpca.results.words import counted
-from fedpca.scenario import write_experiment
+from fedpca.settings.experiment import write_experiment
 
 FEW = 8  # methods up to which a table needs no headings inside
 SCRIPTS = ("draw.js", "charts.js", "plane.js", "sheet.js", "page.js")

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from fedpca.catalogue import Count, Settings, Share
-from fedpca.faults import SettingsError, nearest
+from fedpca.errors import SettingsError, nearest
 from fedpca.results.table import SCORES, Results, Row
-from fedpca.scores import Spread
+from fedpca.runs.scores import Spread
+from fedpca.settings.base import Count, Settings, Share
 
 if TYPE_CHECKING:
-    from fedpca.scenario import Experiment
+    from fedpca.settings.experiment import Experiment
 
 FACTS = Path(__file__).with_name("paper.toml")
 ABSENT = "the paper's figure is not in the facts file"

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedpca.catalogue import METHODS
-from fedpca.faults import RunError
-from fedpca.lookup import entry, parse
-from fedpca.scenario import Experiment, leaves, read_experiment
+from fedpca.errors import RunError
+from fedpca.settings.catalogue import METHODS
+from fedpca.settings.experiment import Experiment, leaves, read_experiment
+from fedpca.settings.names import entry, parse
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from fedpca.catalogue import DropSettings
-from fedpca.lookup import entry, parse
 from fedpca.results.runs import Run
+from fedpca.settings.catalogue import DropSettings
+from fedpca.settings.names import entry, parse
 
 Line = dict[str, Any]  # one round of rounds.jsonl
 

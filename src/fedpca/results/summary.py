@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from fedpca.lookup import entry
 from fedpca.results.runs import Run
 from fedpca.results.standing import Standing, clients_of, column, identification, standings, threshold
 from fedpca.results.table import Row
 from fedpca.results.words import clients, counted, listed, percent, plural, sentence
+from fedpca.settings.names import entry
 
 MEANINGS = {
     "mixture": "Suspicion is how steadily a client had a high loss despite a high dispersion, from 0 to 1",

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from fedpca.catalogue import METHODS
-from fedpca.lookup import entry, parse
 from fedpca.results.found import Found, found
 from fedpca.results.runs import Run, by_scenario, title
-from fedpca.scenario import Experiment
-from fedpca.scores import Headline, Spread, fairness_robustness, headline, spread
+from fedpca.runs.scores import Headline, Spread, fairness_robustness, headline, spread
+from fedpca.settings.catalogue import METHODS
+from fedpca.settings.experiment import Experiment
+from fedpca.settings.names import entry, parse
 
 if TYPE_CHECKING:
     from fedpca.results.paper import Published

@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from fedpca.faults import RunError
+from fedpca.errors import RunError
 from fedpca.results.runs import Run, read_run
 
 

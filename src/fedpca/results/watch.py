@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from fedpca.faults import RunError
+from fedpca.errors import RunError
 from fedpca.results.page import in_order, parts, waiting_page, write_page
 from fedpca.results.page_data import key, news
 from fedpca.results.runs import Run, told_apart

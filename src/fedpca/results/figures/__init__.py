@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedpca.faults import UserError
+from fedpca.errors import UserError
 
 try:
     import matplotlib  # noqa: F401

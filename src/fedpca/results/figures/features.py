@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from fedpca.faults import RunError
+from fedpca.errors import RunError
 from fedpca.results.figures import series, style
 from fedpca.results.figures.labels import name_points
 from fedpca.results.runs import Run

@@ -14,7 +14,7 @@ from fedpca.results.figures import series, style
 from fedpca.results.figures.series import Curve, Line, Methods
 from fedpca.results.runs import Run
 from fedpca.results.standing import truth
-from fedpca.scores import Spread, spread
+from fedpca.runs.scores import Spread, spread
 
 COUNTS = {  # colour, hatch, and direction: upwards who is truly mislabeled, downwards who is wrongly accused
     "rightly accused": (style.GREEN, "", 1),

@@ -13,15 +13,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from fedpca.catalogue import DropSettings
 from fedpca.core import ClientId, Report
-from fedpca.lookup import parse
-from fedpca.parts.identify import FLOOR, ThreeGroups, on_plane, scaled
-from fedpca.parts.mixture import fit
+from fedpca.parts.server.identify import FLOOR, ThreeGroups, on_plane, scaled
+from fedpca.parts.server.mixture import fit
 from fedpca.results.figures import series, style
 from fedpca.results.figures.series import Line
 from fedpca.results.runs import Run
 from fedpca.results.standing import truth
+from fedpca.settings.catalogue import DropSettings
+from fedpca.settings.names import parse
 
 Floats = NDArray[np.float64]
 Reports = Mapping[ClientId, Report]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from fedpca.faults import RunError
-from fedpca.files import write_whole
+from fedpca.atomic import write_whole
+from fedpca.errors import RunError
 from fedpca.results.figures.features import draw_features
 from fedpca.results.figures.identification import draw_identification
 from fedpca.results.figures.plane import draw_plane

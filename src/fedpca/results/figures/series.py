@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpca.lookup import entry, parse
 from fedpca.results.runs import Run, title
-from fedpca.scores import Headline, Spread, headline, spread
+from fedpca.runs.scores import Headline, Spread, headline, spread
+from fedpca.settings.names import entry, parse
 
 Floats = NDArray[np.float64]
 Line = dict[str, Any]  # one round of rounds.jsonl

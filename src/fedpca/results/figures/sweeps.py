@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from fedpca.lookup import parse
 from fedpca.results.figures import series, style
 from fedpca.results.figures.lines import draw_rows
 from fedpca.results.figures.style import Look
 from fedpca.results.runs import Run
+from fedpca.settings.names import parse
 
 Sweep = dict[float, list[Run]]  # the seeds of each value
 WHICH = {"worst accuracy (%)": "worst", "average accuracy (%)": "average"}

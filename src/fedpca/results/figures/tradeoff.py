@@ -16,7 +16,7 @@ from fedpca.results.figures import series, style
 from fedpca.results.figures.labels import name_points
 from fedpca.results.figures.style import Look
 from fedpca.results.runs import Run
-from fedpca.scores import Spread, spread
+from fedpca.runs.scores import Spread, spread
 
 FAMILIES = {
     "baseline": Look("#000000", "*"),

@@ -1,0 +1,154 @@
+"""Commands of those who run a federation of real sites. Flower is not imported: it runs in processes of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedpca.errors import RunError, UserError
+
+app = typer.Typer(no_args_is_help=True, help="Train with real sites, on Flower: keys, server, client, run.")
+
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Without encryption and keys, even where others can reach it.")
+]
+
+
+@app.command("keys")
+def make(
+    sites: Annotated[list[str], typer.Argument(metavar="SITES…", help="A name for each site.")],
+    out: Annotated[Path, typer.Option(help="Folder for the keys; what is there stays.")] = Path("keys"),
+    host: Annotated[
+        list[str] | None, typer.Option(help="Name or address under which sites reach the server; may be repeated.")
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, max=3650, help="How long the server's certificate is valid.")] = 365,
+) -> None:
+    """Make a certificate authority, the server's certificate and a key pair per site."""
+    _require_flower()
+    from fedpca.operate.keys import make_keys
+
+    made = make_keys(sites, out, host or (), days)
+    for folder in made.new:
+        print(f"made {folder}")
+    for folder in made.kept:
+        print(f"kept {folder}")
+    print((out / "README.txt").read_text(), end="")
+
+
+@app.command()
+def server(
+    keys: Annotated[Path | None, typer.Option(help="The folder server/ that `fedpca deploy keys` made.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for all of this machine's.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.")] = 8000,
+    state: Annotated[Path, typer.Option(help="Folder where the server keeps its things.")] = Path("federation"),
+    insecure: Insecure = False,
+) -> None:
+    """Start the server and keep it up until Ctrl-C; encrypted and only for sites with keys, unless on loopback."""
+    _require_flower()
+    from fedpca.operate.server import Serving, serve
+
+    _end(lambda: serve(Serving(state, host, port, keys), insecure, _tell))
+
+
+@app.command()
+def client(
+    site: Annotated[str, typer.Option(help="The site's name.")],
+    data: Annotated[Path, typer.Option(help="The site's images and labels, in one of fedpca's layouts.")],
+    server: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the server is.")],
+    keys: Annotated[Path | None, typer.Option(help="The folder that the server's operator handed over.")] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="Folder where the site keeps its things.  [default: site-NAME]")
+    ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the site, such as device=cuda; may be repeated."),
+    ] = None,
+    insecure: Insecure = False,
+) -> None:
+    """Take part as a site until Ctrl-C."""
+    _require_flower()
+    from fedpca.operate.server import Joining, join
+
+    joining = Joining(site, data, server, keys, state or Path(f"site-{site}"), _changes(change or []))
+    _end(lambda: join(joining, insecure, _tell))
+
+
+@app.command("run")
+def run(
+    folder: Annotated[
+        Path, typer.Argument(metavar="APP", help="A Flower app's folder, such as examples/flower-hospitals.")
+    ],
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the app; may be repeated."),
+    ] = None,
+    state: Annotated[Path, typer.Option(help="The --state of the server, on the same machine.")] = Path("federation"),
+) -> None:
+    """Run an app on the server of this machine and show its log to the end; Ctrl-C stops the run."""
+    _require_flower()
+    from fedpca.operate.server import submit
+
+    _end(lambda: submit(folder, _changes(change or []), state, _tell))
+
+
+def doctor(
+    site: Annotated[str | None, typer.Option(help="The site's name.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The site's images and labels.")] = None,
+    server: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where the server is.")] = None,
+    keys: Annotated[Path | None, typer.Option(help="This machine's folder of keys, a site's or the server's.")] = None,
+    federation: Annotated[
+        Path | None, typer.Option(help="federation.toml, from the server's operator: classes, shape, model.")
+    ] = None,
+    state: Annotated[Path, typer.Option(help="Folder where things will be kept.")] = Path(),
+) -> None:
+    """Check versions, keys, the way to the server, data, disk and clock before a site joins; ends with 1 at a fault."""
+    from fedpca.operate.doctor import Patient, examine
+
+    faults = 0
+    for finding in examine(Patient(site, data, server, keys, federation, state)):
+        faults += finding.level == "fault"
+        print(finding.line(), flush=True)
+    print(f"{faults} faults" if faults != 1 else "1 fault")
+    raise typer.Exit(int(faults > 0))
+
+
+def _changes(lines: list[str]) -> dict[str, object]:
+    """KEY=VALUE with values as in TOML; what is none is text."""
+    import tomllib
+
+    changes: dict[str, object] = {}
+    for line in lines:
+        key, equals, text = line.partition("=")
+        if not equals or not key.strip():
+            raise UserError(f"--set must be KEY=VALUE, and came {line!r:.80}")
+        try:
+            changes[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            changes[key.strip()] = text.strip()
+    return changes
+
+
+def _require_flower() -> None:
+    for package in ("flwr", "cryptography"):
+        if find_spec(package) is None:
+            raise UserError(
+                f"{package} is not installed, which a federation of real sites needs: pip install 'fedpca[flower]'"
+            )
+
+
+def _end(work: Callable[[], int]) -> None:
+    try:
+        code = work()
+    except RunError as error:
+        print(f"fedpca: {error}", file=sys.stderr)
+        code = 1
+    raise typer.Exit(code)
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)

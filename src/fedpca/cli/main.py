@@ -1,0 +1,257 @@
+"""The command line. PyTorch is imported only by commands that train."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from fedpca import __version__
+from fedpca.cli.data import app as data_app
+from fedpca.cli.deploy import app as deploy_app
+from fedpca.cli.deploy import doctor
+from fedpca.errors import SettingsError, UserError
+
+if TYPE_CHECKING:
+    from fedpca.settings.catalogue import Entry
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Train one model with many data owners of whom some are rare and some have wrong labels.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 130 interrupted.",
+)
+app.add_typer(data_app, name="data")
+app.add_typer(deploy_app, name="deploy")
+app.command()(doctor)
+
+Out = Annotated[Path | None, typer.Option(help="Folder for the runs.  [default: runs/NAME]", show_default=False)]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=1, help="Clients trained at the same time.  [default: one per core]")
+]
+DataDir = Annotated[
+    Path | None, typer.Option(help="Folder of datasets.  [default: $FEDPCA_DATA, else the user's cache]")
+]
+
+
+@app.callback(invoke_without_command=True)
+def _options(version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False) -> None:
+    if version:
+        print(f"fedpca {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    workers: WorkersOption = None, out: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs/demo")
+) -> None:
+    """Compare four methods on the embedded digits federation; takes about two minutes, repeated it shows the table."""
+    from fedpca.cli.console import run_all
+    from fedpca.settings.experiment import read_settings
+
+    settings = read_settings(shipped_experiments()["demo"])
+    run_all(settings, out, 1, workers, resume=True, data_dir=None, again="the same command")
+
+
+@app.command()
+def run(
+    experiment: Annotated[
+        str, typer.Argument(metavar="EXPERIMENT", help="A settings file, or a name of `fedpca list experiments`.")
+    ],
+    setting: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Run only this setting of the file; may be repeated.")
+    ] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Run only this method; may be repeated.")] = None,
+    seed: Annotated[list[int] | None, typer.Option(help="Run only this seed; may be repeated.")] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a setting, such as noise.clients=0.4; may be repeated."
+        ),
+    ] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Runs played at the same time, each in its own process.  [default: 1]", show_default=False
+        ),
+    ] = 1,
+    workers: WorkersOption = None,
+    out: Out = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue what is there; finished runs are left as they are.")
+    ] = False,
+    data_dir: DataDir = None,
+    log_to: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=WHERE]", help="Also log every round to tensorboard, mlflow or wandb; may be repeated."
+        ),
+    ] = None,
+) -> None:
+    """Run every setting, method and seed of an experiment, then show the tables."""
+    from fedpca.cli.console import run_all
+    from fedpca.settings.experiment import read_settings
+
+    lists = [f"methods={json.dumps(method)}"] * bool(method) + [f"seeds={json.dumps(seed)}"] * bool(seed)
+    settings = read_settings(_settings_file(experiment), [*(change or []), *lists], setting or ())
+    again, name = "the same command with --resume", next(iter(settings.values())).name
+    run_all(settings, out or Path("runs") / name, jobs, workers, resume, data_dir, again, log_to or ())
+
+
+@app.command()
+def results(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUNS…", help="Run folders, or folders of them.")],
+    html: Annotated[Path | None, typer.Option(help="Write one page to look at, in this HTML file.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Draw the figures into this folder, as PNG and PDF.")] = None,
+    at: Annotated[
+        int | None, typer.Option("--round", min=1, help="Round of the figure of the plane.  [default: the last]")
+    ] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the tables to this Markdown file.")] = None,
+    latex: Annotated[Path | None, typer.Option(help="Write the tables to this LaTeX file, for \\input.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write all numbers to this CSV file, in full precision.")] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="Show the paper's numbers of the same setting too.")] = False,
+    paper_of: Annotated[
+        str | None, typer.Option(metavar="DATASET", help="The paper's numbers for another dataset, such as cifar10.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the tables.")] = False,
+) -> None:
+    """Show the tables of results, and write them, figures and a page; also while runs go on."""
+    from fedpca.cli.console import show, write_results
+    from fedpca.results import table
+    from fedpca.results.paper import with_published
+    from fedpca.results.runs import find_runs
+
+    runs = find_runs(folders)
+    tables = table.tabulate(runs)
+    if paper or paper_of:
+        tables = with_published(tables, paper_of)
+    write_results(runs, tables, html=html, figures=figures, at=at, markdown=markdown, latex=latex, csv=csv)
+    if as_json:
+        print(json.dumps(table.as_json(tables), indent=2))
+    else:
+        show(tables)
+
+
+@app.command()
+def watch(
+    folder: Annotated[Path, typer.Argument(metavar="RUNS", help="A run folder, or a folder of them.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 8765,
+) -> None:
+    """Show the page of runs that are under way, live in a browser of this machine; ends with the runs."""
+    from fedpca.cli.console import watch_runs
+
+    watch_runs(folder, port)
+
+
+@app.command("list")
+def list_(
+    what: Annotated[Literal["methods", "datasets", "models", "experiments"], typer.Argument(help="What to list.")],
+    name: Annotated[
+        str | None, typer.Argument(help="A method to describe: its idea, equations, settings, when to use it.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List what a settings file may name; with the name of a method, describe that one."""
+    from fedpca.settings import catalogue
+
+    if name is not None:
+        _describe(what, name, as_json)
+        return
+    lines: dict[str, str] = {
+        "methods": {name: entry.summary for name, entry in _methods().items()},
+        "datasets": catalogue.DATASETS,
+        "models": catalogue.MODELS,
+        "experiments": {name: _first_comment(path) for name, path in shipped_experiments().items()},
+    }[what]
+    if as_json:
+        print(json.dumps(_details(what, lines), indent=2))
+    else:
+        width = max(map(len, lines), default=0)
+        print("\n".join(f"{name:<{width}}  {line}" for name, line in lines.items()))
+
+
+def main() -> None:
+    """Runs the command line; a fault that the user can mend ends in one message, not in a trace."""
+    sys.path.append(os.getcwd())  # so that model.name = "my_model:build" finds my_model.py in the current folder
+    try:
+        app()
+    except UserError as error:
+        print(f"fedpca: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def shipped_experiments() -> dict[str, Path]:
+    """The settings files that come with the package, by name; those in folders, such as lite/fashion, last."""
+    package = Path(__file__).parents[1]
+    installed, checkout = package / "experiments", package.parents[1] / "experiments"
+    folder = installed if installed.is_dir() else checkout
+    paths = sorted(folder.rglob("*.toml"), key=lambda path: (len(path.parts), path))
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
+
+
+def _settings_file(name: str) -> Path:
+    """The file of that name, else the shipped experiment of that name."""
+    from difflib import get_close_matches
+
+    path, shipped = Path(name), shipped_experiments()
+    if path.is_file() or path.suffix:
+        return path
+    if name not in shipped:
+        close = get_close_matches(name, shipped, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"`fedpca list experiments` shows: {', '.join(shipped)}"
+        raise SettingsError(f"there is no settings file and no experiment {name!r}; {hint}")
+    return shipped[name]
+
+
+def _first_comment(path: Path) -> str:
+    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
+
+
+def _details(what: str, lines: dict[str, str]) -> list[dict[str, object]]:
+    """The listed things for scripts; methods with category and settings."""
+    if what != "methods":
+        return [{"name": name, "summary": line} for name, line in lines.items()]
+    return [_method_details(name) for name in lines]
+
+
+def _method_details(name: str) -> dict[str, object]:
+    from fedpca.settings.names import entry
+
+    known = entry(name)
+    settings = known.settings().model_dump(mode="json")
+    return {"name": name, "summary": known.summary, "category": known.category, "settings": settings}
+
+
+def _methods() -> dict[str, Entry]:
+    """The catalogue's methods, then those that installed packages offer."""
+    from fedpca.settings.catalogue import METHODS
+    from fedpca.settings.names import entry, installed
+
+    return {**METHODS, **{name: entry(name) for name in installed() if name not in METHODS}}
+
+
+def _describe(what: str, name: str, as_json: bool) -> None:
+    """Prints one method's page, rendered where a person looks at it."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from fedpca.methods.pages import describe
+
+    if what != "methods":
+        raise SettingsError(f"`fedpca list {what}` takes no name; only `fedpca list methods NAME` describes one")
+    if as_json:
+        print(json.dumps(_method_details(name), indent=2))
+    elif sys.stdout.isatty():
+        Console().print(Markdown(describe(name)))
+    else:
+        print(describe(name))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Images and labels as they lie in files, before anything is decoded, and what is asked of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpca.errors import DataError
+
+Label = int | str
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A CT slice in a DICOM file, to be seen through the brain window."""
+
+    path: Path
+
+
+Picture = bytes | Path | Slice | NDArray[np.uint8] | None  # encoded, in a file, (H, W) or (H, W, C) pixels, or lacking
+
+
+@dataclass(frozen=True)
+class Source:
+    """One part of a dataset as it lies in files."""
+
+    place: str  # as messages name it
+    label_name: str  # where in that place the labels are, as messages name it
+    labels: Sequence[Label]
+    pictures: Callable[[], Iterator[tuple[str, Picture]]]  # name and picture of each row, from the first at every call
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()  # where the source names them; labels then count from 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Files that have been recognised: all that the data depend on, and how to read the train and test part."""
+
+    files: tuple[Path, ...]
+    has_test: bool
+    read: Callable[[], tuple[Source, Source | None]]
+    size: int | None = None  # side of the square that its images are resized to where the settings give none
+    note: str = ""  # which of the images these are, where a layout does not take all
+
+
+def require_columns(place: str, there: Sequence[str], image: str, *labels: str) -> None:
+    """Stops at the first column that a table should have and has not."""
+    for name in (image, *labels):
+        if name not in there:
+            setting = "data.image_column" if name == image else "data.label_column"
+            listed = ", ".join(there) or "none"
+            raise DataError(f"{place} has no column {name!r}; its columns are {listed}: set {setting} to one of them")
+
+
+def given_labels(values: Sequence[object], place: str, row: str = "row", first: int = 0) -> list[Label]:
+    """Labels as integers or texts; whole numbers that were stored as floats or booleans count as integers.
+
+    Messages count the values from `first`, and call each a `row`.
+    """
+    labels = []
+    for number, value in enumerate(values, first):
+        label = _given_label(value)
+        if label is None:
+            came = repr(value or "nothing")
+            raise DataError(f"{place}, {row} {number}: a label must be an integer or a name, but came {came}")
+        labels.append(label)
+    return labels
+
+
+def _given_label(value: object) -> Label | None:
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return int(value)
+    return value if isinstance(value, str) and value else None

@@ -1,1 +1,0 @@
-"""Federations of real sites, on Flower; the only package that imports it."""

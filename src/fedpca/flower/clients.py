@@ -1,0 +1,188 @@
+"""Clients behind Flower: each exchange is a message to every ordered site, and the answers that come in time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TypeVar
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+
+from fedpca.core import ClientId, Failure, Method, Order, Params, Recipe, Report, Update
+from fedpca.errors import WireError
+from fedpca.flower.roster import POLL, Roster, reason
+from fedpca.flower.wire import (
+    RUN,
+    evaluation_from_records,
+    orders_to_records,
+    report_from_records,
+    size_of,
+    update_from_records,
+)
+from fedpca.models.flat import Layout
+from fedpca.parts.client.select import NothingOfTheMislabeled
+from fedpca.parts.server.diagnose import NOBODY
+
+REPORT, TRAIN, EVALUATE = "query.report", "train", "evaluate"
+Answer = TypeVar("Answer")
+Metrics = dict[str, float]
+
+
+@dataclass
+class Exchange:
+    """What one exchange took."""
+
+    kind: str
+    seconds: float = 0.0
+    sent: int = 0  # bytes, to all sites
+    received: int = 0
+    answers: int = 0
+
+
+@dataclass
+class OverFlower:
+    """The sites of a roster as clients of the round loop."""
+
+    grid: Grid
+    roster: Roster
+    method: Method
+    layout: Layout
+    run: Callable[[bool], ConfigRecord]  # what messages say about the run; whether to evaluate
+    due: Callable[[int], bool]  # whether the model after a round is to be tested
+    deadline: float
+    names: list[ClientId] = field(default_factory=list)  # of this round
+    asked: tuple[ClientId, ...] = ()  # in the first exchange of the last round
+    evaluations: dict[ClientId, Metrics] = field(default_factory=dict)  # of the model that it began with
+    exchanges: list[Exchange] = field(default_factory=list)  # of it
+
+    def __post_init__(self) -> None:
+        self.renew()
+
+    @property
+    def ids(self) -> Sequence[ClientId]:
+        """Every site that ever took part, whether it is there or not; the same throughout a round."""
+        return self.names
+
+    def renew(self) -> None:
+        """Makes ready for the next round: whoever came meanwhile takes part in it."""
+        self.roster.refresh(at_once=True)
+        self.names = list(self.roster.names)
+        self.exchanges = []
+
+    def report(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Report | Failure]]:
+        """Each ordered site's report."""
+        return self._exchange(REPORT, params, orders, report_from_records, first=True)
+
+    def train(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Update | Failure]]:
+        """Each ordered site's update; those that are dropped are not asked, since they would send nothing."""
+        recipe = next((self.method.recipe(order.round) for order in orders.values()), None)
+        asked = {site: order for site, order in orders.items() if not dropped(recipe, order)}
+        first = recipe is not None and recipe.report is None
+
+        def read(records: RecordDict) -> Update:
+            return update_from_records(records, self.layout)
+
+        answers = self._exchange(TRAIN, params, asked, read, first)
+        for site in orders:
+            yield next(answers) if site in asked else (site, Update(None, 0))
+        yield from answers  # nobody any more: it counts what the exchange took
+
+    def evaluate(self, params: Params, rounds: int) -> None:
+        """Asks every site how the model after the last round does there."""
+        orders = {site: Order(rounds, rounds, NOBODY) for site in self.ids}
+        for _ in self._exchange(EVALUATE, params, orders, lambda records: None, first=True):
+            pass
+
+    def _exchange(
+        self,
+        kind: str,
+        params: Params,
+        orders: Mapping[ClientId, Order],
+        read: Callable[[RecordDict], Answer],
+        first: bool,
+    ) -> Iterator[tuple[ClientId, Answer | Failure]]:
+        """The ordered sites' answers, in the order of the orders; the first exchange of a round also evaluates."""
+        begun, stats, nodes = time.monotonic(), Exchange(kind), dict(self.roster.nodes)
+        waiting = self._send(kind, params, orders, first, stats)
+        if first:
+            self.evaluations, self.asked = {}, tuple(orders)
+        replies: dict[ClientId, Message] = {}
+        end = time.monotonic() + self.deadline
+        self._receive(waiting, replies)
+        for site in orders:
+            while site in waiting.values() and time.monotonic() < end and self._stays(site, nodes):
+                self._receive(waiting, replies)
+            reply = replies.pop(site, None)
+            yield site, self._read(site, reply, read, stats) if reply else self._silence(site, nodes)
+        stats.seconds = round(time.monotonic() - begun, 3)
+        self.exchanges.append(stats)
+
+    def _send(
+        self, kind: str, params: Params, orders: Mapping[ClientId, Order], first: bool, stats: Exchange
+    ) -> dict[str, ClientId]:
+        """Which message went to which site; to those that are not there none does."""
+        there = {site: order for site, order in orders.items() if site in self.roster.nodes}
+        if not there:
+            return {}
+        round = next(iter(there.values())).round
+        evaluate = first and self.due(round if kind == EVALUATE else round - 1)
+        run = self.run(evaluate)
+        messages = []
+        for site, records in orders_to_records(params, there, self.layout).items():
+            records[RUN] = run
+            stats.sent += size_of(records)
+            node = self.roster.nodes[site]
+            messages.append(Message(records, node, kind, ttl=self.deadline, group_id=str(round)))
+        numbers = self.grid.push_messages(messages)
+        return {number: site for number, site in zip(numbers, there, strict=False) if number}
+
+    def _receive(self, waiting: dict[str, ClientId], replies: dict[ClientId, Message]) -> None:
+        """Takes what has come; if nothing has, waits a little."""
+        if not waiting:
+            return
+        self.roster.refresh()
+        came = list(self.grid.pull_messages(list(waiting)))
+        for reply in came:
+            if site := waiting.pop(reply.metadata.reply_to_message_id, None):
+                replies[site] = reply
+        if not came:
+            time.sleep(POLL)
+
+    def _stays(self, site: ClientId, nodes: Mapping[ClientId, int]) -> bool:
+        """Whether a site is still the node that it was when it was asked."""
+        return site in nodes and self.roster.nodes.get(site) == nodes[site]
+
+    def _silence(self, site: ClientId, nodes: Mapping[ClientId, int]) -> Failure:
+        """Why a site gave no answer."""
+        if site not in nodes:
+            return Failure("it is not there")
+        if not self._stays(site, nodes):
+            return Failure("it restarted" if site in self.roster.nodes else "it went offline")
+        return Failure(f"it did not answer within {self.deadline:g} s")
+
+    def _read(
+        self, site: ClientId, reply: Message, read: Callable[[RecordDict], Answer], stats: Exchange
+    ) -> Answer | Failure:
+        """What a site answered, or why that cannot be used."""
+        if reply.has_error():
+            return Failure(reason(reply))
+        try:
+            stats.received += size_of(reply.content)
+            stats.answers += 1
+            if (evaluation := evaluation_from_records(reply.content)) is not None:
+                self.evaluations[site] = evaluation
+            return read(reply.content)
+        except WireError as error:
+            return Failure(str(error))
+
+
+def dropped(recipe: Recipe | None, order: Order) -> bool:
+    """Whether a site would select nothing, whatever it has: (D)."""
+    return recipe is not None and type(recipe.select) is NothingOfTheMislabeled and order.verdict.group == "mislabeled"
+
+
+def costs(exchanges: Sequence[Exchange]) -> list[dict[str, object]]:
+    """Exchanges as they are recorded."""
+    return [asdict(exchange) for exchange in exchanges]

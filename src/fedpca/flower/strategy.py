@@ -1,0 +1,143 @@
+"""In place of Flower's own strategies: any fedpca method, with their calling convention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from statistics import fmean
+from uuid import uuid4
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result
+
+from fedpca.core import ClientId, Server
+from fedpca.errors import SettingsError, UserError, nearest
+from fedpca.flower.roster import Tell
+from fedpca.flower.server_app import Begun, clients_of, meet, require_quorum
+from fedpca.loop import play
+from fedpca.models.flat import Layout, Slot
+from fedpca.settings.experiment import Experiment, Table, check_experiment
+from fedpca.sites.settings import Deployment, one_run
+
+TRAIN_CONFIG = {  # Flower's usual keys, and ours
+    "lr": "lr",
+    "local-epochs": "epochs",
+    "batch-size": "batch",
+    "momentum": "momentum",
+    "weight-decay": "weight_decay",
+}
+RUNNING = (".running_mean", ".running_var")  # PyTorch's names of what batch norm counts, which is never stepped
+
+EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
+
+
+@dataclass(frozen=True)
+class FedPCA:
+    """A strategy whose clients are `fedpca_client(load_data, build_model)`.
+
+    `settings` are those of the method (`fedpca list methods NAME`), `training` those of docs/settings.md.
+    """
+
+    method: str = "fedpca-hs-auto"
+    settings: Mapping[str, object] = field(default_factory=dict)
+    training: Mapping[str, object] = field(default_factory=dict)
+    seed: int = 0
+    deployment: Deployment = field(default_factory=Deployment)
+    tell: Tell = print
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: EvaluateFn | None = None,
+    ) -> Result:
+        """Plays the rounds; `timeout` is the deadline of each exchange.
+
+        Of the result, `train_metrics_clientapp` has what is known of each site, `evaluate_metrics_clientapp` mean and
+        worst of the sites' own tests.
+        """
+        if evaluate_config:
+            raise UserError("evaluate_config: there is nothing to set; sites test the model on what load_data gives")
+        torch.set_num_threads(1)
+        experiment = self.experiment(num_rounds, train_config or ConfigRecord())
+        deployment = self.deployment.model_copy(update={"deadline": timeout})
+        layout = layout_from(initial_arrays)
+        tensors = {name: torch.from_numpy(array.numpy()) for name, array in initial_arrays.items()}
+        start, begun = Server(layout.params(tensors)), Begun(uuid4().hex, None)
+        roster = meet(grid, experiment, deployment, begun, self.tell)
+        clients = clients_of(grid, experiment, deployment, roster, layout, begun.run)
+        server, result = start, Result(arrays=initial_arrays)
+        _test(result, evaluate_fn, 0)
+        for server in play(clients.method, clients, start, num_rounds):
+            require_quorum(server, clients.asked, deployment.least)
+            result.arrays = ArrayRecord(layout.named(server.params))
+            result.train_metrics_clientapp[server.round] = known_of(server)
+            _note(result, server.round - 1, clients.evaluations)
+            _test(result, evaluate_fn, server.round)
+            self.tell(f"round {server.round}/{num_rounds}")
+            clients.renew()
+        clients.evaluate(server.params, num_rounds)
+        _note(result, num_rounds, clients.evaluations)
+        return result
+
+    def experiment(self, rounds: int, train_config: ConfigRecord) -> Experiment:
+        """The run that this strategy and Flower's arguments describe."""
+        training: Table = dict(self.training)
+        for key, value in train_config.items():
+            if key not in TRAIN_CONFIG:
+                raise SettingsError(f"train_config: unknown key {key!r}{nearest(key, TRAIN_CONFIG)}")
+            training[TRAIN_CONFIG[key]] = value
+        table: Table = {
+            "name": "flower",
+            "rounds": rounds,
+            "methods": [self.method],
+            "seeds": [self.seed],
+            "data": {"dataset": "sites", "clients": self.deployment.sites},
+            "model": {"name": "load_data:build_model"},
+            "training": training,
+            "method": {self.method: dict(self.settings)},
+        }
+        return one_run(check_experiment(table, "FedPCA"), "FedPCA")
+
+
+def layout_from(arrays: ArrayRecord) -> Layout:
+    """Which arrays are weights, batch norm's running means, and counters."""
+    slots: dict[str, list[Slot]] = {"weights": [], "buffers": [], "counters": []}
+    for name, array in arrays.items():
+        kind = "buffers" if name.endswith(RUNNING) else "weights" if array.dtype.startswith("float") else "counters"
+        start = sum(prod(slot.shape) for slot in slots[kind])
+        slots[kind].append(Slot(name, tuple(array.shape), start))
+    return Layout(**{kind: tuple(own) for kind, own in slots.items()})
+
+
+def known_of(server: Server) -> MetricRecord:
+    """The latest loss, dispersion, suspicion and weight of each site as `SITE/NAME`, and whether it is `mislabeled`."""
+    told: dict[str, float] = {}
+    for site, verdict in server.diagnosis.items():
+        numbers = {name: verdict.report.get(name) for name in ("loss", "dispersion")}
+        numbers |= {"suspicion": verdict.suspicion, "weight": (server.weights or {}).get(site)}
+        numbers["mislabeled"] = None if verdict.group is None else float(verdict.group == "mislabeled")
+        told |= {f"{site}/{name}": value for name, value in numbers.items() if isinstance(value, float)}
+    return MetricRecord(dict(told))
+
+
+def _note(result: Result, round: int, evaluations: Mapping[ClientId, Mapping[str, float]]) -> None:
+    """Mean and worst over the sites' own tests of the model after a round."""
+    if not evaluations or round < 1:
+        return
+    metrics = {name: [own[name] for own in evaluations.values()] for name in next(iter(evaluations.values()))}
+    worst = {f"worst-{name}": min(values) for name, values in metrics.items()}
+    result.evaluate_metrics_clientapp[round] = MetricRecord({**{n: fmean(v) for n, v in metrics.items()}, **worst})
+
+
+def _test(result: Result, evaluate_fn: EvaluateFn | None, round: int) -> None:
+    """The user's own test of the model, on the server."""
+    if evaluate_fn and (metrics := evaluate_fn(round, result.arrays)) is not None:
+        result.evaluate_metrics_serverapp[round] = metrics

@@ -1,0 +1,1 @@
+"""Every method: one file each, with its settings and how it is built from parts."""

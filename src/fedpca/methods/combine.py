@@ -1,0 +1,90 @@
+"""A + B: two methods as one, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from itertools import pairwise
+from typing import Any
+
+from fedpca.core import Method, Recipe, Stage, Train
+from fedpca.errors import UserError
+from fedpca.parts.client.train import LocalTraining, nothing
+from fedpca.parts.sides import Mixed, Sided, SidedDiagnose, SidedEnter, SidedReports
+
+Sides = tuple[tuple[str, Recipe], tuple[str, Recipe]]
+
+
+def plus(a: Method, b: Method, plain: Recipe, share: float = 0.5) -> Method:
+    """A + B: one local training with what either changes of `plain`, two aggregations, their models averaged.
+
+    Each keeps its own memory and opinions. Where both change the same thing of selection or training, B's change
+    counts. `share` is the part of A's model.
+    """
+    names = (a.name, b.name if b.name != a.name else f"{b.name} again")
+    stages = (_joint_stage(start, length, a, b, names, plain, share) for start, length in _segments(a, b))
+    return Method(f"{a.name}+{b.name}", tuple(stages))
+
+
+def _segments(a: Method, b: Method) -> Iterator[tuple[int, int | None]]:
+    """First round and length of each stretch in which neither method changes its stage; the last has no end."""
+    starts = sorted({1 + before for method in (a, b) for before in _lengths(method)})
+    yield from ((start, end - start) for start, end in pairwise(starts))
+    yield starts[-1], None
+
+
+def _lengths(method: Method) -> Iterator[int]:
+    """How many rounds come before each stage."""
+    before = 0
+    yield before
+    for stage in method.stages[:-1]:
+        if stage.rounds is None:
+            return
+        before += stage.rounds
+        yield before
+
+
+def _joint_stage(
+    start: int, length: int | None, a: Method, b: Method, names: tuple[str, str], plain: Recipe, share: float
+) -> Stage:
+    (one, one_begins), (two, two_begins) = a.at(start), b.at(start)
+    entering = [(names[0], one.enter)] * one_begins + [(names[1], two.enter)] * two_begins
+    sides = (names[0], one.recipe), (names[1], two.recipe)
+    return Stage(_joint_recipe(sides, plain, share), length, SidedEnter(tuple(entering)))
+
+
+def _joint_recipe(sides: Sides, plain: Recipe, share: float) -> Recipe:
+    reports = tuple((side, recipe.report) for side, recipe in sides if recipe.report)
+    (one, first), (two, second) = sides
+    changed = [Sided(side, recipe.select) for side, recipe in sides if recipe.select != plain.select]
+    return Recipe(
+        report=SidedReports(reports) if reports else None,
+        diagnose=SidedDiagnose(tuple((side, recipe.diagnose) for side, recipe in sides)),
+        select=changed[-1] if changed else plain.select,
+        train=_joint_training(sides, plain),
+        aggregate=Mixed((one, first.aggregate), (two, second.aggregate), share),
+        cohort=second.cohort if second.cohort != plain.cohort else first.cohort,
+    )
+
+
+def _joint_training(sides: Sides, plain: Recipe) -> Train:
+    """The training that either changes; if both do, part by part."""
+    changed = [(side, recipe.train) for side, recipe in sides if recipe.train != plain.train]
+    if not changed:
+        return plain.train
+    joint = plain.train
+    if type(joint) is not LocalTraining or any(type(train) is not LocalTraining for _, train in changed):
+        if len(changed) > 1:
+            raise UserError(f"{' and '.join(side for side, _ in sides)} both replace local training as a whole")
+        return Sided(*changed[0])
+    for side, train in changed:
+        joint = replace(joint, **_changes(side, train, plain.train))
+    after = tuple((side, t.after) for side, t in changed if isinstance(t, LocalTraining) and t.after is not nothing)
+    return replace(joint, after=SidedReports(after)) if after else joint
+
+
+def _changes(side: str, train: Train, plain: Train) -> dict[str, Any]:
+    """The parts of local training that differ, those that look at the client bound to their side."""
+    names = [field.name for field in fields(LocalTraining) if field.name != "after"]
+    parts = {name: getattr(train, name) for name in names if getattr(train, name) != getattr(plain, name)}
+    return {name: Sided(side, part) if name in ("loss", "step") else part for name, part in parts.items()}

@@ -1,0 +1,1 @@
+"""The processes, keys and checks of a deployment."""

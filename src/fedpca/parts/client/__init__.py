@@ -1,0 +1,1 @@
+"""Parts that run where the data are."""

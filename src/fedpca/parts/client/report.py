@@ -1,0 +1,243 @@
+"""What a client tells the server about its data under the global model: a few numbers from one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from fedpca.core import Net, Report, ReportPart, Site
+from fedpca.models.flat import moved
+from fedpca.parts.client.augment import Augment, unchanged
+from fedpca.parts.client.step import grown
+from fedpca.parts.server.identify import FLOOR
+
+BATCH = (
+    128  # rows of a pass without gradients; larger ones leave the cache and take 1.6 times as long with convolutions
+)
+MANY = 2048  # rows of a pass for many small clients of a network without convolutions
+
+
+def mean_loss(site: Site) -> Report:
+    """`loss`: mean cross-entropy of the labels in use."""
+    logits = torch.cat([logits for _, logits in passes(site)])
+    return {"loss": cross_entropy(logits, site.y).item()}
+
+
+@dataclass(frozen=True)
+class Sharpness:
+    """`sharpness`: how much the mean loss rises at the worst point within `radius` of the weights, to first order."""
+
+    radius: float = 0.05
+    growth: float = 0.0  # the radius grows as in `GapGuided`
+
+    def __call__(self, site: Site) -> Report:
+        """The rise, at least 1e-10; the model is left as it was."""
+        net, radius = site.net, grown(self.radius, self.growth, site.order)
+        assert net.weights.grad is not None
+        net.weights.grad.zero_()
+        with torch.enable_grad():
+            before = _summed_loss(site, backward=True)
+        here = net.weights.detach().clone()
+        slope = net.weights.grad
+        net.weights.data.add_(slope, alpha=radius / (slope.norm().item() + 1e-12))
+        after = _summed_loss(site)
+        net.weights.data.copy_(here)
+        return {"sharpness": max((after - before) / len(site.y), 1e-10)}
+
+
+def _summed_loss(site: Site, backward: bool = False) -> float:
+    total = 0.0
+    for rows in torch.split(torch.arange(len(site.y)), BATCH):
+        loss = cross_entropy(site.net(site.x[rows]), moved(site.y[rows], site.net.device), reduction="sum")
+        if backward:
+            loss.backward()  # type: ignore[no-untyped-call]
+        total += loss.item()
+    return total
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The numbers of several reports in one."""
+
+    parts: tuple[ReportPart, ...]
+
+    def __call__(self, site: Site) -> Report:
+        """All numbers; of the same name the last one counts."""
+        return {key: value for part in self.parts for key, value in part(site).items()}
+
+
+@dataclass(frozen=True)
+class PerformanceAndCapacity:
+    """`loss`, `dispersion` and, where asked for, `confidence`, and `slope` with its `slope_error`."""
+
+    per_sample: bool = True  # divide the dispersion by the client's size, so that sizes do not show in it
+    denominator: Literal["all", "predicted"] = "all"  # C - 1 with C all classes, or those that are predicted
+    confidence: Literal["quantile", "top-mean"] | None = None  # how the threshold for confident samples is read
+    informativeness: bool = False  # of the labels: the slope
+    augment: Augment = unchanged  # of the images; anything but `unchanged` makes the numbers noisy
+
+    def __call__(self, site: Site) -> Report:
+        """The numbers, from one pass in eval mode; `dispersion` alone does not look at labels."""
+        return self._reports([site], *(torch.cat(parts) for parts in zip(*passes(site, self.augment), strict=True)))[0]
+
+    def of_many(self, sites: Sequence[Site]) -> list[Report]:
+        """The numbers of clients that share a model, from one pass over the images of all."""
+        images = torch.cat([whole(site) for site in sites])
+        seen = [_seen(sites[0].net, some) for some in torch.split(images, MANY)]
+        return self._reports(sites, *(torch.cat(parts) for parts in zip(*seen, strict=True)))
+
+    def _reports(self, sites: Sequence[Site], features: Tensor, logits: Tensor) -> list[Report]:
+        """Each client's numbers from the features and logits of all their images, one client after the other."""
+        sizes, labels = [len(site.y) for site in sites], torch.cat([site.y for site in sites])
+        owners = torch.repeat_interleave(torch.arange(len(sites)), torch.tensor(sizes))
+        predicted, logs = logits.argmax(dim=1), log_probs(logits)
+        losses = torch.zeros(len(sites), dtype=torch.float64)
+        losses.index_add_(0, owners, logs.gather(0, labels.unsqueeze(0)).squeeze(0), alpha=-1)
+        spreads = dispersions(features, predicted, owners, sizes, logits.shape[1], self.per_sample, self.denominator)
+        told: list[dict[str, float | list[float]]] = [
+            {"loss": loss / size, "dispersion": spread}
+            for loss, size, spread in zip(losses.tolist(), sizes, spreads, strict=True)
+        ]
+        if self.confidence or self.informativeness:
+            probs, hits = logs.exp_(), predicted == labels
+            if self.confidence:
+                share = sites[0].order.round / sites[0].order.rounds
+                sure = confident_shares(probs.amax(dim=0)[hits], owners[hits], len(sites), share, self.confidence)
+                _add(told, [{"confidence": level} if level is not None else {} for level in sure])
+            if self.informativeness:
+                _add(told, label_slopes(probs.T, labels, owners, sizes))
+        return list(told)
+
+
+def _add(reports: Sequence[dict[str, float | list[float]]], more: Sequence[Mapping[str, float]]) -> None:
+    for report, numbers in zip(reports, more, strict=True):
+        report.update(numbers)
+
+
+def whole(site: Site) -> Tensor:
+    """All the client's images, without a copy where they lie in memory."""
+    return site.x if isinstance(site.x, Tensor) else site.x[torch.arange(len(site.x))]
+
+
+def passes(site: Site, augment: Augment = unchanged) -> Iterator[tuple[Tensor, Tensor]]:
+    """Features (n, d) and logits (n, classes) of all the client's images, in large batches."""
+    for rows in torch.split(torch.arange(len(site.y)), BATCH):
+        yield _seen(site.net, augment(site.x[rows], site.rng))
+
+
+def _seen(net: Net, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Features and logits, on the CPU: what is made of them is small, and in double precision."""
+    features, logits = net.features(images)
+    return features.cpu(), logits.cpu()
+
+
+def log_probs(logits: Tensor) -> Tensor:
+    """Log-probabilities (classes, samples) of logits (samples, classes), in double precision.
+
+    Turned round because the classes are few: sums along a short last dimension take four times as long.
+    """
+    return logits.T.contiguous().double().log_softmax(dim=0)
+
+
+def dispersion(
+    features: Tensor, predicted: Tensor, classes: int, per_sample: bool = True, denominator: str = "all"
+) -> float:
+    """ln of the spread of predicted-class centroids around the mean of all features, sum_j n_j |m_j - m|^2 / (C - 1).
+
+    Needs no labels. After Xie et al. 2023; all predictions in one class give the logarithm of `FLOOR`.
+    """
+    owners = torch.zeros(len(features), dtype=torch.int64)
+    return dispersions(features, predicted, owners, [len(features)], classes, per_sample, denominator)[0]
+
+
+def dispersions(
+    features: Tensor,
+    predicted: Tensor,
+    owners: Tensor,
+    sizes: Sequence[int],
+    classes: int,
+    per_sample: bool = True,
+    denominator: str = "all",
+) -> list[float]:
+    """The `dispersion` of each client; `owners` says whose the samples are."""
+    features, count = features.flatten(1).double(), len(sizes)
+    cells = owners * classes + predicted  # (samples,): one cell per client and class
+    counts = torch.bincount(cells, minlength=count * classes).double().view(count, classes)
+    sums = torch.zeros(count * classes, features.shape[1], dtype=torch.float64).index_add_(0, cells, features)
+    spreads = _between(sums.view(count, classes, -1), counts)
+    degrees = torch.full((count,), classes) if denominator == "all" else (counts > 0).sum(dim=1)
+    spreads = spreads / (degrees - 1).clamp_min(1) / (torch.tensor(sizes) if per_sample else 1)
+    return spreads.clamp_min(FLOOR).log().tolist()
+
+
+def _between(sums: Tensor, counts: Tensor) -> Tensor:
+    """sum_j n_j |m_j - m|^2 per client, from the sums n_j m_j (clients, classes, d) and the n_j (clients, classes).
+
+    As sum_j |n_j m_j|^2 / n_j - |n m|^2 / n, which needs no second pass; exactly 0 where all samples are in one class.
+    """
+    several = (counts > 0).sum(dim=1) > 1
+    within = (sums.square().sum(dim=2) / counts.clamp_min(1)).sum(dim=1)
+    return (within - sums.sum(dim=1).square().sum(dim=1) / counts.sum(dim=1)) * several
+
+
+def confident_shares(agreeing: Tensor, owners: Tensor, count: int, share: float, reading: str) -> list[float | None]:
+    """Per client the confidence that the top `share` of its samples predicted as labelled exceed, or their mean.
+
+    Linear between samples, as `torch.quantile` has it; None for a client without such samples.
+    """
+    if len(agreeing) == 0:
+        return [None] * count
+    sizes, order = torch.bincount(owners, minlength=count), agreeing.argsort()
+    ranked = agreeing[order][owners[order].argsort(stable=True)]  # client by client, each ascending
+    place = (1 - share) * (sizes - 1).clamp_min(0).double()
+    starts, below = sizes.cumsum(0) - sizes, place.floor().long()
+    last = (starts + sizes - 1).clamp_min(0)
+    low, high = ranked[torch.minimum(starts + below, last)], ranked[torch.minimum(starts + below + 1, last)]
+    levels = torch.lerp(low, high, place - below)
+    if reading != "quantile":
+        top = (agreeing >= levels[owners]).double()
+        sums = torch.zeros(2, count, dtype=torch.float64)
+        sums[0].index_add_(0, owners, top * agreeing)
+        levels = sums[0] / sums[1].index_add_(0, owners, top)
+    return [level if size else None for level, size in zip(levels.tolist(), sizes.tolist(), strict=True)]
+
+
+def label_slopes(probs: Tensor, labels: Tensor, owners: Tensor, sizes: Sequence[int]) -> list[dict[str, float]]:
+    """How far each client's labels follow the model's probabilities: `slope` of one on the other; `slope_error`.
+
+    sum_c cov(p_c, [y = c]) / sum_c var(p_c): 1 if labels are drawn as the model says, more if it is less sure than it
+    could be, 0 if they are unrelated. Replacing a share s of the labels by random ones multiplies it by 1 - s, however
+    sure the model is: only ratios of clients' slopes are used. Nothing if all images get the same probabilities.
+    """
+    count, hot = torch.tensor(sizes).double(), torch.zeros_like(probs).scatter_(1, labels.unsqueeze(1), 1.0)
+
+    def summed(values: Tensor) -> Tensor:
+        return torch.zeros(len(sizes), *values.shape[1:], dtype=torch.float64).index_add_(0, owners, values)
+
+    away = probs - (summed(probs) / count.unsqueeze(1))[owners]  # (samples, classes)
+    marks = hot - (summed(hot) / count.unsqueeze(1))[owners]
+    follows, spread = (away * marks).sum(dim=1), away.square().sum(dim=1)  # (samples,), (samples,)
+    totals = summed(spread)
+    slopes = summed(follows) / totals.clamp_min(FLOOR)
+    errors = summed((follows - slopes[owners] * spread).square()).sqrt() / totals.clamp_min(FLOOR)
+    return [
+        {"slope": slope, "slope_error": error} if total >= FLOOR else {}
+        for slope, error, total in zip(slopes.tolist(), errors.tolist(), totals.tolist(), strict=True)
+    ]
+
+
+def confident_share(agreeing: Tensor, share: float, reading: str) -> float:
+    """The same of one client, which has such samples."""
+    (level,) = confident_shares(agreeing, torch.zeros(len(agreeing), dtype=torch.int64), 1, share, reading)
+    assert level is not None
+    return level
+
+
+def label_slope(probs: Tensor, labels: Tensor) -> dict[str, float]:
+    """The same of one client."""
+    return label_slopes(probs, labels, torch.zeros(len(labels), dtype=torch.int64), [len(labels)])[0]

@@ -1,0 +1,143 @@
+"""Rules that need all updates at once: they keep them, and work on one stretch of the vectors at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedpca.core import ClientId, Diagnosis, Outcome, Params, Update
+from fedpca.parts.server.aggregate import as_state
+
+BLOCK = 1 << 18  # entries of each client's vector at a time
+
+
+class Kept:
+    """The updates of those who trained, as they come."""
+
+    def __init__(self, start: Params) -> None:
+        self.start = start
+        self.states: dict[ClientId, Params] = {}
+        self.sizes: dict[ClientId, int] = {}
+
+    def add(self, client: ClientId, update: Update) -> None:
+        """Keeps a state."""
+        if update.params is not None:
+            self.states[client] = update.params
+            self.sizes[client] = update.size
+
+    def blocks(self, vector: str) -> Iterator[tuple[slice, Tensor]]:
+        """Stretches of one of the three vectors, all clients' beside each other (K, n)."""
+        vectors = [getattr(state, vector) for state in self.states.values()]
+        for begin in range(0, len(vectors[0]), BLOCK):
+            place = slice(begin, begin + BLOCK)
+            yield place, torch.stack([v[place] for v in vectors])
+
+    def gram(self) -> Tensor:
+        """Inner products (K, K) of the clients' steps; from the start, so that near-equal models keep their digits."""
+        gram = torch.zeros(len(self.states), len(self.states), dtype=torch.float64)
+        for place, rows in self.blocks("weights"):
+            steps = (rows - self.start.weights[place]).double()
+            gram += steps @ steps.T
+        return gram
+
+    def mean(self, shares: Tensor) -> Params:
+        """The mean of the states with shares (K,) that sum to 1."""
+        return as_state(Params(*(self._mean(name, shares) for name in ("weights", "buffers", "counters"))), self.start)
+
+    def _mean(self, vector: str, shares: Tensor) -> Tensor:
+        result = torch.empty(len(getattr(self.start, vector)), dtype=torch.float64)
+        for place, rows in self.blocks(vector):
+            result[place] = shares @ rows.double()
+        return result
+
+
+@dataclass(frozen=True)
+class PerCoordinate:
+    """Each entry of the state from the clients' values of that entry alone, sizes ignored."""
+
+    rule: Callable[[Tensor], Tensor]  # values (K, n), of the vector's own type -> (n,)
+
+    def __call__(self, start: Params, diagnosis: Diagnosis) -> CoordinateFold:
+        """An empty collection."""
+        return CoordinateFold(start, self.rule)
+
+
+class CoordinateFold(Kept):
+    """States waiting to be looked at entry by entry."""
+
+    def __init__(self, start: Params, rule: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(start)
+        self.rule = rule
+
+    def finish(self) -> Outcome:
+        """The state; whole clients have no weights in it."""
+        if not self.states:
+            return Outcome(self.start)
+        return Outcome(Params(*(self._ruled(name) for name in ("weights", "buffers", "counters"))))
+
+    def _ruled(self, vector: str) -> Tensor:
+        result = torch.empty_like(getattr(self.start, vector))
+        for place, rows in self.blocks(vector):
+            result[place] = self.rule(rows)
+        return result
+
+
+def middle(rows: Tensor) -> Tensor:
+    """The median of each column: of an even number the mean of the two in the middle, for counters the lower one."""
+    low, high = (len(rows) - 1) // 2, len(rows) // 2
+    ranked = rows.sort(dim=0).values
+    return (ranked[low] + ranked[high]) / 2 if rows.is_floating_point() else ranked[low]
+
+
+coordinate_median = PerCoordinate(middle)  # Yin et al. 2018
+
+
+@dataclass(frozen=True)
+class GeometricMedian:
+    """The point of least summed distance to the clients' weights, by size, by smoothed Weiszfeld steps (RFA)."""
+
+    steps: int = 4
+    least_distance: float = 1e-5
+    tolerance: float = 1e-6  # relative change of the summed distance at which the steps end
+
+    def __call__(self, start: Params, diagnosis: Diagnosis) -> GeometricFold:
+        """An empty collection."""
+        return GeometricFold(start, self)
+
+
+class GeometricFold(Kept):
+    """States waiting for their geometric median."""
+
+    def __init__(self, start: Params, rule: GeometricMedian) -> None:
+        super().__init__(start)
+        self.rule = rule
+
+    def finish(self) -> Outcome:
+        """The median; it is a mean of the states, and buffers and counters are averaged with the same weights."""
+        if not self.states:
+            return Outcome(self.start)
+        sizes = torch.tensor(list(self.sizes.values())).double()
+        return Outcome(self.mean(geometric_weights(self.gram(), sizes, self.rule)))
+
+
+def geometric_weights(gram: Tensor, sizes: Tensor, rule: GeometricMedian) -> Tensor:
+    """The weights (K,) of the points whose mean is their geometric median; all distances follow from inner products."""
+    alphas = sizes / sizes.sum()
+    betas, before = alphas, float("inf")
+    for _ in range(rule.steps):
+        distances = _distances(gram, betas)
+        total = float(alphas @ distances)
+        if abs(before - total) < rule.tolerance * total:
+            break
+        betas, before = alphas / distances.clamp_min(rule.least_distance), total
+        betas = betas / betas.sum()
+    return betas
+
+
+def _distances(gram: Tensor, betas: Tensor) -> Tensor:
+    """|x_k - sum_j betas_j x_j| for every k."""
+    along = gram @ betas
+    return (gram.diagonal() - 2 * along + betas @ along).clamp_min(0).sqrt()

@@ -1,0 +1,1 @@
+"""Clients in this process."""

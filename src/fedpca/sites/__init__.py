@@ -1,0 +1,1 @@
+"""What any engine with real sites needs."""
