@@ -38,7 +38,7 @@ from fedpca.settings.experiment import Experiment, check_experiment
 from fedpca.simulate.clients import InProcess, Workers
 from fedpca.sites.one_exchange import in_one_exchange
 from fedpca.sites.settings import Deployment, read_run_config
-from tests.deploy.grid import Loopback
+from tests.flower.grid import Loopback
 
 NAMES = ("aachen", "bonn", "celle", "dessau", "essen", "fulda")
 

@@ -9,7 +9,7 @@ from fedpca.errors import RunError
 from fedpca.flower import roster as sites
 from fedpca.flower.roster import Agreed, Roster, agree, assigned, in_order
 from fedpca.flower.wire import SiteHead, site_to_records
-from tests.deploy.grid import Loopback
+from tests.flower.grid import Loopback
 
 AGREED = Agreed(("cat", "dog"), (1, 8, 8))
 

@@ -463,7 +463,7 @@ def test_so_it_does_where_some_take_part(name: str, easy_federation: Federation)
 
 @pytest.mark.parametrize("name", ["fedga+fedcorr", "fedpca-d"])
 def test_so_it_does_with_convolutions_and_batch_norm(name: str, easy_federation: Federation):
-    *_, server = assert_alike(compose(name, easy()), easy_federation, "tests.deploy.test_wire:normed", 6)
+    *_, server = assert_alike(compose(name, easy()), easy_federation, "tests.flower.test_wire:normed", 6)
     assert server.params.counters.item() > 0
 
 
