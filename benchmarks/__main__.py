@@ -2,11 +2,12 @@
 
 import argparse
 import json
+from collections.abc import Callable, Mapping
 
 from benchmarks import cost, flower, memory, speed, start, workers
 from benchmarks.table import table
 
-BENCHMARKS = {
+BENCHMARKS: dict[str, Callable[[], Mapping[str, object]]] = {
     "workers": workers.measure,
     "memory": memory.measure,
     "rules": memory.measure_rules,
@@ -19,7 +20,7 @@ NAMES = (*BENCHMARKS, "speed")
 
 def main() -> None:
     options = _options()
-    names, pace = options.names or NAMES, speed.Pace(options.repeat, options.patience)
+    names, pace = options.names or NAMES, speed.Pace(options.repeat, options.max_wait)
     speeds = speed.measure(options.workloads, options.peers, pace) if "speed" in names else {}
     found = {name: BENCHMARKS[name]() for name in names if name in BENCHMARKS}
     if options.json:
@@ -41,7 +42,7 @@ def _options() -> argparse.Namespace:
     group.add_argument("--workloads", default=",".join(speed.NAMES), help="some of %(default)s", type=_listed)
     group.add_argument("--peers", action="store_true", help="with the peers that `make bench-peers` installs")
     group.add_argument("--repeat", type=int, help="turns of each system")
-    group.add_argument("--patience", type=float, default=speed.Pace.patience, help="seconds to wait for quiet")
+    group.add_argument("--max-wait", type=float, default=speed.Pace.max_wait, help="seconds to wait for quiet")
     options = parser.parse_args()
     for kind, given, known in (("benchmark", options.names, NAMES), ("workload", options.workloads, speed.NAMES)):
         if unknown := sorted(set(given) - set(known)):

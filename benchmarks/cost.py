@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from benchmarks.workers import shards_of, times_of
 from fedpca.core import Method, Recipe, Server, Stage
@@ -48,6 +49,6 @@ def _ratios(model: str, shape: tuple[int, int, int], clients: int, images: int) 
         method = Method("measured", (Stage(recipe),))
         return play_round(recipe, InProcess(method, shards, workers, seed=0), start, rounds=20)
 
-    medians = times_of({name: (lambda recipe=recipe: played(recipe)) for name, recipe in recipes.items()})
+    medians = times_of({name: partial(played, recipe) for name, recipe in recipes.items()})
     workers.close()
     return {name: round(value / medians["fedavg"], 2) for name, value in medians.items()}

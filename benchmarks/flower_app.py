@@ -59,7 +59,7 @@ def plain(message: Message, context: Context) -> Message:
     """One epoch of SGD on the site's own images."""
     torch.set_num_threads(1)
     model = network()
-    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     with np.load(Path(str(context.node_config["data"])) / "images.npz") as file:
         x = (torch.from_numpy(file["x_train"]).float() / 255 - 0.5) / 0.25
         y = torch.from_numpy(file["y_train"])

@@ -16,13 +16,13 @@ def busy_seconds() -> float:
     return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
 
 
-def wait_for_quiet(patience: float) -> float:
+def wait_for_quiet(max_wait: float) -> float:
     """Waits until nothing else runs, but only so many seconds; how many are left."""
-    while patience > 0:
+    while max_wait > 0:
         began, before = time.perf_counter(), busy_seconds()
         time.sleep(LOOK)
         waited = time.perf_counter() - began
         if busy_seconds() - before < SHARE * cores() * waited:
             break
-        patience -= waited
-    return patience
+        max_wait -= waited
+    return max_wait

@@ -22,8 +22,8 @@ from benchmarks.racer import cpu_of, family
 from benchmarks.workloads import cores
 
 ROOT = Path(__file__).parents[1]
-SILENCE = 900  # seconds after which an entrant that says nothing counts as broken
-PATIENCE = 10  # seconds between an entrant's last word and its end by force
+REPLY_TIMEOUT = 900  # seconds after which an entrant that says nothing counts as broken
+END_TIMEOUT = 10  # seconds between an entrant's last word and its end by force
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Entry:
     command: Sequence[str]
     rounds: int = 1  # in each turn: several where a round is short, so that caches are warm for most
     environment: Mapping[str, str] = field(default_factory=dict)
+    folder: Path = ROOT
 
 
 class Broken(Exception):
@@ -73,9 +74,12 @@ class Entrant:
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
-            cwd=ROOT,
+            cwd=entry.folder,
             env=os.environ | entry.environment,
         )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.words, self.answers = self.process.stdin, self.process.stdout
         try:
             first = self._answer()
         except Broken:
@@ -110,8 +114,8 @@ class Entrant:
             self.process.send_signal(signal.SIGCONT)
         members = family(self.process.pid)
         with suppress(BrokenPipeError):
-            self.process.stdin.close()
-        deadline = time.perf_counter() + PATIENCE
+            self.words.close()
+        deadline = time.perf_counter() + END_TIMEOUT
         while time.perf_counter() < deadline and (self.process.poll() is None or any(map(_lives, members))):
             time.sleep(0.05)
         for member in filter(_lives, members):
@@ -125,17 +129,18 @@ class Entrant:
 
     def _tell(self, word: str) -> dict[str, Any]:
         try:
-            self.process.stdin.write(word + "\n")
-            self.process.stdin.flush()
+            self.words.write(word + "\n")
+            self.words.flush()
         except BrokenPipeError:
             pass  # its last words are read below
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
-        if not select.select([self.process.stdout], [], [], SILENCE)[0]:
-            raise Broken(f"said nothing for {SILENCE} s")
-        if line := self.process.stdout.readline():
-            return json.loads(line)
+        if not select.select([self.answers], [], [], REPLY_TIMEOUT)[0]:
+            raise Broken(f"said nothing for {REPLY_TIMEOUT} s")
+        if line := self.answers.readline():
+            answer: dict[str, Any] = json.loads(line)
+            return answer
         self.errors.seek(0)
         raise Broken(self.errors.read()[-2000:].strip() or f"ended with code {self.process.wait()}")
 
@@ -148,10 +153,10 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def race(entries: Mapping[str, Entry], turns: int, patience: float) -> tuple[dict[str, Result], dict[str, str]]:
+def race(entries: Mapping[str, Entry], turns: int, max_wait: float) -> tuple[dict[str, Result], dict[str, str]]:
     """The result of each system, and the last words of each that broke.
 
-    While others use the machine the race waits, but no more than `patience` seconds in all.
+    While others use the machine the race waits, but no more than `max_wait` seconds in all.
     """
     running: dict[str, Entrant] = {}
     broken: dict[str, str] = {}
@@ -162,7 +167,7 @@ def race(entries: Mapping[str, Entry], turns: int, patience: float) -> tuple[dic
                 print(f"{name}: ready after {running[name].result.start:.0f} s", file=sys.stderr)
         for _ in range(turns):
             for name in list(running):
-                patience = wait_for_quiet(patience)
+                max_wait = wait_for_quiet(max_wait)
                 with _noting(name, broken, running):
                     running[name].play(entries[name].rounds)
         results = {}

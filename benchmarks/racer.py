@@ -8,6 +8,7 @@ child processes count too. Between rounds of one word nothing is looked up, so t
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -63,7 +64,7 @@ class Racer:
 def distance(before: Iterable[Tensor], after: Iterable[Tensor]) -> float:
     """How far all weights together have moved: systems that do the same work agree on it."""
     squares = [float((b - a).double().square().sum()) for a, b in zip(before, after, strict=True)]
-    return sum(squares) ** 0.5
+    return math.sqrt(sum(squares))
 
 
 def family(pid: int) -> list[int]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,15 +25,15 @@ from benchmarks.workloads import WORKLOADS, cores
 NAMES = ("W1", "W2", "W3", "W4", "W5")
 SIZES = (100, 1000, 5000)  # clients in W4
 
-Figures = dict[str, object]
+Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How often, and how patiently, to measure."""
+    """How often to measure, and how long to wait for a quiet machine."""
 
     repeat: int | None = None  # turns of each system; as many as the workload says if not given
-    patience: float = 120.0  # seconds that a workload waits, in all, for others to leave the machine
+    max_wait: float = 120.0  # seconds that a workload waits, in all, for others to leave the machine
 
 
 def measure(names: Sequence[str], peers: bool, pace: Pace) -> Figures:
@@ -75,7 +76,7 @@ def _race(name: str, systems: Mapping[str, Ways], pace: Pace) -> tuple[dict[str,
     turns = pace.repeat or TURNS[name]
     print(f"{name}, {turns} turns", file=sys.stderr)
     results, broken = race(
-        {way: entry for ways in systems.values() for way, entry in ways.items()}, turns, pace.patience
+        {way: entry for ways in systems.values() for way, entry in ways.items()}, turns, pace.max_wait
     )
     found = {system: {way: results[way] for way in ways if way in results} for system, ways in systems.items()}
     if lost := [system for system in systems if system not in PEERS and not found[system]]:

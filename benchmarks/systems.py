@@ -9,6 +9,7 @@ import copy
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -91,7 +92,7 @@ def main(name: str, workload: str) -> None:
     rounds = SYSTEMS[name](WORKLOADS[workload])
     racer = Racer(next(rounds))
     for weights in rounds:
-        if not racer.pause(lambda weights=weights: weights):
+        if not racer.pause(partial(list, weights)):
             return
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 COLUMNS = {
     "ratio": "time",
@@ -28,7 +29,7 @@ def _rows(figures: Mapping[str, object]) -> Iterator[str]:
             yield f"{name:10}{way:14}broke: {words.splitlines()[-1]}"
 
 
-def _comparisons(figures: Mapping[str, object]) -> Iterator[tuple[str, Mapping]]:
+def _comparisons(figures: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The parts of the figures that compare systems, each with its workload."""
     for name, found in figures.items():
         if isinstance(found, Mapping):

@@ -138,7 +138,8 @@ class ResNet18(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = torch.relu(self.bn1(self.conv1(x)))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        return self.fc(x.mean(dim=(2, 3)))
+        logits: Tensor = self.fc(x.mean(dim=(2, 3)))
+        return logits
 
 
 MODELS = {"mlp": mlp, "cnn-small": cnn_small, "resnet18": lambda shape: ResNet18(shape[0])}

@@ -14,8 +14,8 @@ from statistics import fmean, stdev
 
 from fedpca.results.runs import Run, by_scenario, find_runs, title
 
-RIVALS = ("fedavg", "qfedavg", "fedce", "fedga", "fedism", "median", "rfa", "fedcorr", "fednoro")
-RIVALS += ("qfedavg+median", "fedce+rfa", "fedga+fedcorr", "fedism+fednoro", "hnobs")
+SINGLE = ("fedavg", "qfedavg", "fedce", "fedga", "fedism", "median", "rfa", "fedcorr", "fednoro", "hnobs")
+RIVALS = (*SINGLE, "qfedavg+median", "fedce+rfa", "fedga+fedcorr", "fedism+fednoro")
 OURS = ("fedpca-d", "fedpca-hs")
 ABLATIONS = ("fedpca-wo-fairness", "fedpca-wo-robustness")
 FAIR = ("fedavg", "qfedavg", "fedce", "fedga", "fedism")

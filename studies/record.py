@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from fedpca.core import ClientId, Diagnosis, Method, Report, Server, Site, Stage, Verdict
+from fedpca.core import ClientId, Diagnosis, Method, Report, Server, Site, Stage, Verdict, When
 from fedpca.data.datasets import load
 from fedpca.data.federation import federate
 from fedpca.loop import play
@@ -103,7 +103,7 @@ class Oracle:
 
     mislabeled: frozenset[ClientId]
 
-    def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report]) -> Diagnosis:
+    def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
         new = {
             c: Verdict("mislabeled" if c in self.mislabeled else "common", report=r) for c, r in reports.items() if r
         }

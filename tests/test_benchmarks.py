@@ -99,7 +99,7 @@ def test_a_race_times_every_system_and_names_those_that_break():
             "absent": Entry([sys.executable, "-c", "raise SystemExit('no such engine')"]),
         },
         turns=2,
-        patience=0,
+        max_wait=0,
     )
     assert broken == {"absent": "no such engine"}
     assert len(results["limit"].seconds) == 10

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 # Ray's workers give way to every other process: here they compete as equals
@@ -41,7 +42,7 @@ def train(message: Message, context: Context) -> Message:
     name = str(message.content["config"]["workload"])
     data, model = _held(name)
     x, y = data[int(context.node_config["partition-id"])]
-    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     fit(model, optimizer_of(model), x, y, WORKLOADS[name].batch)
     metrics = MetricRecord({"num-examples": len(y)})
     return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
@@ -50,7 +51,9 @@ def train(message: Message, context: Context) -> Message:
 class Strict(FedAvg):
     """FedAvg that ends the run where Flower would go on without the clients that failed: they would save time."""
 
-    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> object:
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         replies = list(replies)
         failed = [reply.error.reason for reply in replies if reply.has_error()]
         if failed or len(replies) < self.min_available_nodes:
@@ -92,7 +95,7 @@ def server_app(name: str) -> ServerApp:
 
 def main(name: str, workers: str) -> None:
     share = {"num_cpus": max(1, cores() // int(workers)), "num_gpus": 0.0}
-    settings = {"init_args": {"num_cpus": cores()}, "client_resources": share}
+    settings: Any = {"init_args": {"num_cpus": cores()}, "client_resources": share}
     run_simulation(server_app(name), client_app, WORKLOADS[name].clients, backend_config=settings)
 
 

@@ -9,14 +9,15 @@ import sys
 def free_port() -> int:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
-        return server.getsockname()[1]
+        return int(server.getsockname()[1])
 
 
 def start_again(**environment: str) -> None:
     """Starts this very program once more, beside this process, with something more in its environment."""
-    module = sys.modules["__main__"].__spec__.name
+    spec = sys.modules["__main__"].__spec__
+    assert spec is not None, "peers are started with -m"
     subprocess.Popen(
-        [sys.executable, "-m", module, *sys.argv[1:]],
+        [sys.executable, "-m", spec.name, *sys.argv[1:]],
         env=os.environ | environment,
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
