@@ -17,6 +17,7 @@ import numpy as np
 
 from fedpca.core import ClientId, Diagnosis, Report, When
 from fedpca.data.federation import Truth
+from fedpca.parts.mixture import bic, fit
 from fedpca.parts.server.diagnose import NameGroups
 from fedpca.parts.server.identify import (
     Finding,
@@ -26,7 +27,6 @@ from fedpca.parts.server.identify import (
     on_plane,
     scaled,
 )
-from fedpca.parts.server.mixture import bic, fit
 from fedpca.runs.evaluate import identification
 from studies.record import WARMUP
 

@@ -22,11 +22,11 @@ from fedpca.methods.combine import plus
 from fedpca.models.build import Scaling, build
 from fedpca.models.flat import flatten, layout_of, params_of
 from fedpca.models.flat import load as into
+from fedpca.parts.client.distance import class_losses
 from fedpca.parts.client.loss import StayNear
+from fedpca.parts.client.relabel import CorrectConfident, CorrectWorst, unless_resting
 from fedpca.parts.client.select import everything
 from fedpca.parts.client.step import grown
-from fedpca.parts.distance import class_losses
-from fedpca.parts.relabel import CorrectConfident, CorrectWorst, unless_resting
 from fedpca.settings.base import NoSettings
 from fedpca.settings.catalogue import (
     DropSettings,

@@ -12,16 +12,9 @@ from torch import nn
 from fedpca.core import Diagnosis, Order, Outcome, Params, Site, Update, Verdict, When
 from fedpca.loop import settled
 from fedpca.models.flat import flatten, load, params_of
-from fedpca.parts.contribution import (
-    FULL,
-    ByContribution,
-    accuracy_without_own,
-    balanced_accuracy,
-    cosines_to_others,
-    keep_state,
-    without,
-)
+from fedpca.parts.client.contribution import FULL, accuracy_without_own, balanced_accuracy, keep_state, without
 from fedpca.parts.server.aggregate import WithoutTheMislabeled
+from fedpca.parts.server.contribution import ByContribution, cosines_to_others
 from fedpca.parts.server.diagnose import remember
 from fedpca.parts.server.robust import GeometricMedian
 from fedpca.parts.sides import Mixed, own_site

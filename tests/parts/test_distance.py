@@ -12,17 +12,10 @@ from torch.nn.functional import cross_entropy
 
 from fedpca.core import Order, Outcome, Params, Site, Update, Verdict, When
 from fedpca.models.build import build
-from fedpca.parts import distance
-from fedpca.parts.distance import (
-    HighClassLosses,
-    by_distance,
-    class_losses,
-    distance_weights,
-    loss_table,
-    upper_rows,
-)
-from fedpca.parts.server import robust
+from fedpca.parts.client.distance import class_losses
+from fedpca.parts.server import distance, robust
 from fedpca.parts.server.aggregate import WeightedMean
+from fedpca.parts.server.distance import HighClassLosses, by_distance, distance_weights, loss_table, upper_rows
 from fedpca.parts.server.weigh import by_size
 
 NOW = When(11, 100)

@@ -10,8 +10,9 @@ from torch.nn.functional import cross_entropy
 
 from fedpca.core import Order, Params, Site, Update, Verdict, When
 from fedpca.models.build import build
-from fedpca.parts.gap import Gap, KeepOwnLevel, RaiseByGap, badness, by_share
+from fedpca.parts.client.gap import Gap, KeepOwnLevel, badness
 from fedpca.parts.server.aggregate import WeightedMean
+from fedpca.parts.server.gap import RaiseByGap, by_share
 
 SECOND = When(2, 100)  # r = 1 of T = 100: a step of .05 x 99 / 100
 

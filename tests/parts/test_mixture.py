@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.mixture import GaussianMixture
 
-from fedpca.parts.server.mixture import bic, fit
+from fedpca.parts.mixture import bic, fit
 
 KINDS = ["full", "tied", "diag", "spherical"]
 

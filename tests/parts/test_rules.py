@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpca.core import Outcome, Params, Update, Verdict
-from fedpca.parts.contribution import ByContribution
-from fedpca.parts.distance import by_distance
 from fedpca.parts.server.aggregate import WeightedMean
+from fedpca.parts.server.contribution import ByContribution
+from fedpca.parts.server.distance import by_distance
 from fedpca.parts.server.robust import GeometricMedian, coordinate_median
 from fedpca.parts.server.weigh import by_size
 from fedpca.parts.sides import Mixed

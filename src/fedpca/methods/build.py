@@ -11,26 +11,23 @@ from fedpca.core import Diagnose, Method, Recipe, ReportPart, Select, Stage
 from fedpca.errors import UserError
 from fedpca.methods.combine import plus
 from fedpca.parts.client.augment import AUGMENTATIONS, Mixup, unblended, unchanged
+from fedpca.parts.client.contribution import accuracy_without_own, keep_state
+from fedpca.parts.client.distance import class_losses
+from fedpca.parts.client.gap import Gap, KeepOwnLevel
 from fedpca.parts.client.loss import Distilled, LogitAdjusted, StayNear, cross_entropy
+from fedpca.parts.client.relabel import CorrectConfident, CorrectWorst, Scatter, unless_resting
 from fedpca.parts.client.report import Joined, PerformanceAndCapacity, Sharpness, mean_loss
 from fedpca.parts.client.select import ConfidentOfTheMislabeled, NothingOfTheMislabeled, everything
 from fedpca.parts.client.step import GapGuided
 from fedpca.parts.client.train import Descent, LocalTraining
-from fedpca.parts.contribution import ByContribution, accuracy_without_own, keep_state
-from fedpca.parts.distance import HighClassLosses, by_distance, class_losses
-from fedpca.parts.gap import Gap, KeepOwnLevel, RaiseByGap, by_share
-from fedpca.parts.relabel import (
-    CorrectConfident,
-    CorrectWorst,
-    FindScattered,
-    RestTheNoisy,
-    Scatter,
-    unless_resting,
-)
 from fedpca.parts.server.aggregate import WeightedMean, WithoutTheMislabeled
 from fedpca.parts.server.cohort import Sampled, everyone
+from fedpca.parts.server.contribution import ByContribution
 from fedpca.parts.server.diagnose import InTurn, NameGroups, remember
+from fedpca.parts.server.distance import HighClassLosses, by_distance
+from fedpca.parts.server.gap import RaiseByGap, by_share
 from fedpca.parts.server.identify import Identify, ThreeGroups, WrongShares
+from fedpca.parts.server.relabel import FindScattered, RestTheNoisy
 from fedpca.parts.server.robust import GeometricMedian, coordinate_median
 from fedpca.parts.server.screened import DynamicStep, WithoutLongest
 from fedpca.parts.server.weigh import ByCapacity, ByLoss, ByReliabilityAndCapacity, BySharpness, Weigh, by_size

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpca.core import ClientId, Group, Report
-from fedpca.parts.server.mixture import Covariance, Fits, bic, fit
+from fedpca.parts.mixture import Covariance, Fits, bic, fit
 
 Floats = NDArray[np.float64]
 

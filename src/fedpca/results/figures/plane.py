@@ -14,8 +14,8 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from fedpca.core import ClientId, Report
+from fedpca.parts.mixture import fit
 from fedpca.parts.server.identify import FLOOR, ThreeGroups, on_plane, scaled
-from fedpca.parts.server.mixture import fit
 from fedpca.results.figures import series, style
 from fedpca.results.figures.series import Line
 from fedpca.results.runs import Run

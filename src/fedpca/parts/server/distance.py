@@ -11,25 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
-from fedpca.core import ClientId, Diagnosis, Outcome, Params, Report, Site, When
-from fedpca.parts.client.report import passes
+from fedpca.core import ClientId, Diagnosis, Outcome, Params, Report, When
+from fedpca.parts.mixture import fit
 from fedpca.parts.server.diagnose import remember
 from fedpca.parts.server.identify import scaled
-from fedpca.parts.server.mixture import fit
 from fedpca.parts.server.robust import BLOCK, Kept
 
 Floats = NDArray[np.float64]
-
-
-def class_losses(site: Site) -> Report:
-    """`class_loss` and `class_count`: mean loss and number of the samples labelled with each class; 0 without any."""
-    logits = torch.cat([logits for _, logits in passes(site)]).double()
-    counts = torch.bincount(site.y, minlength=logits.shape[1]).double()
-    losses = cross_entropy(logits, site.y, reduction="none")
-    sums = torch.zeros_like(counts).index_add_(0, site.y, losses)
-    return {"class_loss": (sums / counts.clamp_min(1)).tolist(), "class_count": counts.tolist()}
 
 
 @dataclass(frozen=True)

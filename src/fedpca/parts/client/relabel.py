@@ -1,23 +1,24 @@
-"""Wrong labels found by how scattered a client's predictions are, and corrected where the global model is sure."""
+"""How scattered a client's predictions are, and its labels corrected where the global model is sure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedpca.core import LABELS, ClientId, Diagnosis, Params, Report, Samples, Site, Verdict, When
+from fedpca.core import LABELS, Params, Report, Samples, Site
 from fedpca.parts.client.report import passes
 from fedpca.parts.client.select import everything, nothing
-from fedpca.parts.server.diagnose import remember
-from fedpca.parts.server.mixture import fit
+from fedpca.parts.mixture import in_upper_group
 
 MOST = 1e3  # local dimensions above this count as this: ties among saturated predictions give millions
+
+
 TINY = 1e-6
+
+
 ROWS = 1024  # of a distance matrix at a time
 
 
@@ -57,41 +58,6 @@ def local_dimensions(points: Tensor, neighbours: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class FindScattered:
-    """Mislabeled are the clients in the upper of two groups of summed `lid`; `noise` is the suspicion."""
-
-    def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
-        """New groups after training, new suspicions after reports."""
-        known = dict(remember(diagnosis, reports, when))
-        for client, report in reports.items():
-            notes = known[client].notes
-            if isinstance(lid := report.get("lid"), float):
-                known[client] = replace(known[client], notes={**notes, "lid": notes.get("lid", 0.0) + lid})
-            if isinstance(noise := report.get("noise"), float):
-                known[client] = replace(known[client], suspicion=noise)
-        return self._named(known) if any("lid" in report for report in reports.values()) else known
-
-    def _named(self, known: dict[ClientId, Verdict]) -> Diagnosis:
-        sums = {client: verdict.notes["lid"] for client, verdict in known.items() if "lid" in verdict.notes}
-        high = dict(
-            zip(sums, in_upper_group(torch.tensor(list(sums.values()), dtype=torch.float64)).tolist(), strict=True)
-        )
-        groups = {client: replace(known[client], group="mislabeled" if high[client] else "common") for client in sums}
-        return {**known, **groups}
-
-
-def in_upper_group(values: Tensor, starts: int = 5) -> Tensor:
-    """Which values (N,) belong to the component of larger mean of a mixture of two; none if all are alike."""
-    points = values.double().numpy().reshape(-1, 1)
-    if len(points) == 0 or np.ptp(points) <= TINY * np.abs(points).max():
-        return torch.zeros(len(values), dtype=torch.bool)
-    fits = fit(points, 2, starts)
-    best = int(np.nanargmax(fits.likelihood))
-    upper = int(fits.means[best, :, 0].argmax())
-    return torch.from_numpy(fits.responsibilities[best].argmax(axis=1) == upper)
-
-
-@dataclass(frozen=True)
 class CorrectWorst:
     """`noise`: estimated share of wrong labels; a client judged mislabeled corrects some of them as it is asked.
 
@@ -109,7 +75,7 @@ class CorrectWorst:
             return {}
         if site.order.verdict.group != "mislabeled":
             return {"noise": 0.0}
-        noise = in_upper_group(losses).double().mean().item()
+        noise = float(in_upper_group(losses.double().numpy()).mean())
         relabel(site, worst(losses, noise * self.part), self.confidence)
         return {"noise": noise}
 
@@ -138,22 +104,6 @@ def relabel(site: Site, rows: Tensor, confidence: float) -> None:
     sure, predicted = logits.double().softmax(dim=1).max(dim=1)
     rows = rows[sure[rows] > confidence]
     site.memory[LABELS] = site.y.index_put((rows,), predicted[rows])
-
-
-@dataclass(frozen=True)
-class RestTheNoisy:
-    """Note `rests`: 1 for clients above this share of wrong labels; if that is everybody, for the noisier half."""
-
-    most: float = 0.1
-
-    def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
-        """The notes, made anew when shares are reported."""
-        if not any("noise" in report for report in reports.values()):
-            return diagnosis
-        shares = {client: verdict.suspicion or 0.0 for client, verdict in diagnosis.items()}
-        clean = {client for client, share in shares.items() if share <= self.most}
-        clean = clean or set(sorted(shares, key=lambda client: shares[client])[: (len(shares) + 1) // 2])
-        return {c: replace(v, notes={**v.notes, "rests": float(c not in clean)}) for c, v in diagnosis.items()}
 
 
 def unless_resting(site: Site) -> Samples:

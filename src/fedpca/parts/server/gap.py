@@ -4,50 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
-import torch
-from torch.nn.functional import cross_entropy
-
-from fedpca.core import ClientId, Diagnosis, Params, Report, Site, When
-from fedpca.parts.client.report import passes
+from fedpca.core import ClientId, Diagnosis, Report, When
 from fedpca.parts.server.diagnose import remember
 from fedpca.parts.server.weigh import Count
-
-Measure = Literal["loss", "accuracy"]
-
-
-@dataclass(frozen=True)
-class KeepOwnLevel:
-    """Nothing to send; the client keeps how badly its own new model does on its data."""
-
-    measure: Measure = "loss"
-
-    def __call__(self, site: Site, params: Params) -> Report:
-        """An empty report."""
-        site.memory["own"] = torch.tensor([site.order.round, badness(site)[self.measure]], dtype=torch.float64)
-        return {}
-
-
-@dataclass(frozen=True)
-class Gap:
-    """`loss` of the global model and, for who trained last round, `gap`: how much worse it does than the own model."""
-
-    measure: Measure = "loss"
-
-    def __call__(self, site: Site) -> Report:
-        """The numbers."""
-        here, own = badness(site), site.memory.get("own")
-        if own is None or int(own[0]) != site.order.round - 1:
-            return {"loss": here["loss"]}
-        return {"loss": here["loss"], "gap": here[self.measure] - float(own[1])}
-
-
-def badness(site: Site) -> dict[str, float]:
-    """Mean loss, and accuracy with its sign turned: in both more is worse."""
-    logits = torch.cat([logits for _, logits in passes(site)])
-    hits = (logits.argmax(dim=1) == site.y).double().mean().item()
-    return {"loss": cross_entropy(logits, site.y).item(), "accuracy": -hits}
 
 
 @dataclass(frozen=True)

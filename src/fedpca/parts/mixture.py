@@ -57,6 +57,17 @@ def fit(
     return Fits(weights, means + centre, covariances, resp.transpose(0, 2, 1), likelihood)
 
 
+def in_upper_group(values: Floats, starts: int = 5) -> NDArray[np.bool_]:
+    """Which values (N,) belong to the component of larger mean of a mixture of two; none if all are alike."""
+    points = values.reshape(-1, 1)
+    if len(points) == 0 or np.ptp(points) <= 1e-6 * np.abs(points).max():
+        return np.zeros(len(values), dtype=bool)
+    fits = fit(points, 2, starts)
+    best = int(np.nanargmax(fits.likelihood))
+    upper = int(fits.means[best, :, 0].argmax())
+    return np.asarray(fits.responsibilities[best].argmax(axis=1) == upper)
+
+
 def bic(fits: Fits, covariance: Covariance) -> Floats:
     """The Bayesian information criterion of each start (S,): less is better."""
     (_, components, dim), points = fits.means.shape, fits.responsibilities.shape[1]
