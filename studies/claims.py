@@ -12,7 +12,7 @@ from math import log
 from pathlib import Path
 from statistics import fmean, stdev
 
-from fedpca.results.runs import Run, by_scenario, find_runs, title
+from fedpca.results.read.runs import Run, by_scenario, find_runs, title
 
 SINGLE = ("fedavg", "qfedavg", "fedce", "fedga", "fedism", "median", "rfa", "fedcorr", "fednoro", "hnobs")
 RIVALS = (*SINGLE, "qfedavg+median", "fedce+rfa", "fedga+fedcorr", "fedism+fednoro")

@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from statistics import fmean
 
-from fedpca.results.runs import Run, by_scenario, find_runs
+from fedpca.results.read.runs import Run, by_scenario, find_runs
 from fedpca.runs.run import cells, is_done, prepare, run_cell
 from fedpca.settings.experiment import Experiment
 from studies.record import settings

@@ -32,8 +32,8 @@ from fedpca.loop import play
 from fedpca.methods.build import compose
 from fedpca.models.build import build
 from fedpca.models.flat import layout_of
-from fedpca.results.runs import find_runs
-from fedpca.results.table import tabulate
+from fedpca.results.read.runs import find_runs
+from fedpca.results.tables.rows import tabulate
 from fedpca.settings.experiment import Experiment, check_experiment
 from fedpca.simulate.clients import InProcess, Workers
 from fedpca.sites.one_exchange import in_one_exchange

@@ -30,7 +30,7 @@ from fedpca.operate.keys import make_keys
 from fedpca.operate.processes import free_port
 from fedpca.operate.supervisor import alive, descendants, send
 from fedpca.results.page import write_page
-from fedpca.results.runs import find_runs
+from fedpca.results.read.runs import find_runs
 from fedpca.settings.experiment import check_experiment
 from tests.unmeasured import unmeasured
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fedpca.results.page import write_page
-from fedpca.results.runs import Run, read_run
+from fedpca.results.read.runs import Run, read_run
 from tests.results.conftest import look, requests, show
 from tests.results.made import PLACES, a_line, write_run
 

@@ -22,7 +22,7 @@ from fedpca.results.figures.rounds import draw_accuracy, draw_weights
 from fedpca.results.figures.style import KINDS, padded
 from fedpca.results.figures.sweeps import draw_q, draw_warmup
 from fedpca.results.figures.tradeoff import draw_tradeoff
-from fedpca.results.runs import Run, find_runs
+from fedpca.results.read.runs import Run, find_runs
 from fedpca.settings.experiment import check_experiment, write_experiment
 
 CLIENTS = [str(i) for i in range(12)]
@@ -497,7 +497,7 @@ def test_figures_of_run_folders_come_without_torch(tmp_path: Path):
     assert len(find_runs([tmp_path])) == 1
     code = (
         "import sys; from pathlib import Path; from fedpca.results.figures import write_figures;"
-        "from fedpca.results.runs import find_runs;"
+        "from fedpca.results.read.runs import find_runs;"
         f"drawn = write_figures(find_runs([Path({str(tmp_path)!r})]), Path({str(tmp_path / 'out')!r}));"
         "print(sum(bool(each.files) for each in drawn), 'torch' in sys.modules, 'matplotlib.pyplot' in sys.modules)"
     )

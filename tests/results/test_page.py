@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fedpca.results.page import first, in_order, write_page
-from fedpca.results.page_data import columns, key, news, run_data, shares
-from fedpca.results.runs import read_run
-from fedpca.results.standing import truth
+from fedpca.results.page.data import columns, key, news, run_data, shares
+from fedpca.results.page.page import first, in_order, write_page
+from fedpca.results.read.clients import truth
+from fedpca.results.read.runs import read_run
 from tests.results.made import CLIENTS, a_line, write_run
 
 EVIL = ('<img src=x onerror="alert(1)">', "</script><script>alert(2)</script>", "'\"&amp;", "<!--")
@@ -176,5 +176,7 @@ def test_settings_give_the_run_again(tmp_path: Path):
 
 
 def test_without_pytorch_and_plotting():
-    code = "import sys, fedpca.results.page, fedpca.results.watch; print({'torch', 'matplotlib'} & set(sys.modules))"
+    code = (
+        "import sys, fedpca.results.page, fedpca.results.page.watch; print({'torch', 'matplotlib'} & set(sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

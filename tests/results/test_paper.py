@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fedpca.errors import SettingsError
-from fedpca.results.layout import for_pages, for_terminal
-from fedpca.results.paper import FACTS, Published, read_facts, study_of, with_published
-from fedpca.results.table import as_csv, as_json
+from fedpca.results.tables.paper import FACTS, Published, read_facts, study_of, with_published
+from fedpca.results.tables.rows import as_csv, as_json
+from fedpca.results.tables.sheets import for_pages, for_terminal
 from fedpca.settings.experiment import check_experiment
 from tests.results.test_table import ABOUT, tables_of, write_run
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from fedpca.results.runs import Run, read_run
-from fedpca.results.standing import sinces, standings, threshold
-from fedpca.results.summary import comparison, headline, notes
-from fedpca.results.table import tabulate
-from fedpca.results.words import clients, counted, listed, percent
+from fedpca.results.page.summary import comparison, headline, notes
+from fedpca.results.page.words import clients, counted, listed, percent
+from fedpca.results.read.clients import sinces, standings, threshold
+from fedpca.results.read.runs import Run, read_run
+from fedpca.results.tables.rows import tabulate
 from tests.results.made import a_line, write_run
 
 COMMON = ("common",) * 4

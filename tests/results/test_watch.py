@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fedpca.errors import RunError
-from fedpca.results.page_data import key
-from fedpca.results.tail import Tail
-from fedpca.results.watch import Feed, answer, serve
+from fedpca.results.page.data import key
+from fedpca.results.page.watch import Feed, answer, serve
+from fedpca.results.read.tail import Tail
 from tests.results.made import a_line, append, write_run
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from fedpca.errors import UserError
 
 if TYPE_CHECKING:
-    from fedpca.results.runs import Run
-    from fedpca.results.table import Results
+    from fedpca.results.read.runs import Run
+    from fedpca.results.tables.rows import Results
     from fedpca.runs.folder import Line
     from fedpca.runs.run import Cell, Prepared
     from fedpca.runs.trackers import Tracker
@@ -36,8 +36,8 @@ def run_all(
     log_to: Sequence[str] = (),
 ) -> None:
     """Runs every cell that is not finished, with a progress bar, then shows the table."""
-    from fedpca.results.runs import find_runs
-    from fedpca.results.table import tabulate
+    from fedpca.results.read.runs import find_runs
+    from fedpca.results.tables import tabulate
     from fedpca.runs import run as engine
     from fedpca.runs.jobs import CrashError
     from fedpca.runs.trackers import choose
@@ -118,18 +118,18 @@ def _plan(cell: Cell, jobs: int, workers: int | None, prepared: Prepared) -> tup
     return count, f"{len(federation.shards)} clients; {how}{skipped}{more}"
 
 
-def show(tables: Sequence[Results]) -> None:
+def show(results: Sequence[Results]) -> None:
     """Prints the results and who was found mislabeled; as wide as needed where the output is not a terminal."""
-    from fedpca.results import formats, layout
+    from fedpca.results import tables
 
     console = Console() if sys.stdout.isatty() else Console(width=140)
-    for sheet in layout.for_terminal(tables):
-        console.print(formats.as_rich(sheet, console.width))
+    for sheet in tables.for_terminal(results):
+        console.print(tables.as_rich(sheet, console.width))
 
 
 def write_results(
     runs: Sequence[Run],
-    tables: Sequence[Results],
+    results: Sequence[Results],
     *,
     html: Path | None,
     figures: Path | None,
@@ -139,7 +139,7 @@ def write_results(
     csv: Path | None,
 ) -> None:
     """Writes what was asked for, and says of figures which could not be drawn."""
-    from fedpca.results import formats, layout, table
+    from fedpca.results import tables
     from fedpca.results.page import write_page
 
     if html is not None:
@@ -150,11 +150,11 @@ def write_results(
         for drawn in write_figures(runs, figures, at):
             err.print(drawn.line(), markup=False, soft_wrap=True)
     if csv is not None:
-        _write(csv, table.as_csv(tables))
+        _write(csv, tables.as_csv(results))
     if markdown is not None:
-        _write(markdown, formats.as_markdown(layout.for_pages(tables)))
+        _write(markdown, tables.as_markdown(tables.for_pages(results)))
     if latex is not None:
-        _write(latex, formats.as_latex(layout.for_pages(tables)))
+        _write(latex, tables.as_latex(tables.for_pages(results)))
 
 
 def _write(path: Path, content: str) -> None:
@@ -215,7 +215,7 @@ class _Progress:
 
 def watch_runs(folder: Path, port: int) -> None:
     """Serves the page of runs under way until they end, or until Ctrl-C."""
-    from fedpca.results.watch import serve
+    from fedpca.results.page.watch import serve
 
     try:
         serve(folder, port, _tell)

@@ -123,19 +123,18 @@ def results(
 ) -> None:
     """Show the tables of results, and write them, figures and a page; also while runs go on."""
     from fedpca.cli.console import show, write_results
-    from fedpca.results import table
-    from fedpca.results.paper import with_published
-    from fedpca.results.runs import find_runs
+    from fedpca.results import tables
+    from fedpca.results.read.runs import find_runs
 
     runs = find_runs(folders)
-    tables = table.tabulate(runs)
+    found = tables.tabulate(runs)
     if paper or paper_of:
-        tables = with_published(tables, paper_of)
-    write_results(runs, tables, html=html, figures=figures, at=at, markdown=markdown, latex=latex, csv=csv)
+        found = tables.with_published(found, paper_of)
+    write_results(runs, found, html=html, figures=figures, at=at, markdown=markdown, latex=latex, csv=csv)
     if as_json:
-        print(json.dumps(table.as_json(tables), indent=2))
+        print(json.dumps(tables.as_json(found), indent=2))
     else:
-        show(tables)
+        show(found)
 
 
 @app.command()

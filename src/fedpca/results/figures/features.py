@@ -17,8 +17,8 @@ from safetensors.numpy import load_file
 from fedpca.errors import RunError
 from fedpca.results.figures import series, style
 from fedpca.results.figures.labels import name_points
-from fedpca.results.runs import Run
-from fedpca.results.standing import truth
+from fedpca.results.read.clients import truth
+from fedpca.results.read.runs import Run
 
 FILE = "features.safetensors"
 MOST = 2000  # images per panel: the time that t-SNE takes grows faster than their number

@@ -12,8 +12,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedpca.results.figures import series, style
 from fedpca.results.figures.series import Curve, Line, Methods
-from fedpca.results.runs import Run
-from fedpca.results.standing import truth
+from fedpca.results.read.clients import truth
+from fedpca.results.read.runs import Run
 from fedpca.runs.scores import Spread, spread
 
 COUNTS = {  # colour, hatch, and direction: upwards who is truly mislabeled, downwards who is wrongly accused

@@ -18,8 +18,8 @@ from fedpca.parts.mixture import fit
 from fedpca.parts.server.identify import FLOOR, ThreeGroups, on_plane, scaled
 from fedpca.results.figures import series, style
 from fedpca.results.figures.series import Line
-from fedpca.results.runs import Run
-from fedpca.results.standing import truth
+from fedpca.results.read.clients import truth
+from fedpca.results.read.runs import Run
 from fedpca.settings.catalogue import DropSettings
 from fedpca.settings.names import parse
 

@@ -21,7 +21,7 @@ from fedpca.results.figures.series import scenario
 from fedpca.results.figures.style import styled
 from fedpca.results.figures.sweeps import draw_q, draw_warmup
 from fedpca.results.figures.tradeoff import draw_tradeoff
-from fedpca.results.runs import Run, by_scenario, name_of
+from fedpca.results.read.runs import Run, by_scenario, name_of
 
 Draw = Callable[[Sequence[Run]], Figure | None]
 

@@ -13,7 +13,7 @@ from fedpca.results.figures import series, style
 from fedpca.results.figures.lines import draw_rows
 from fedpca.results.figures.series import Curve, Methods
 from fedpca.results.figures.style import Look
-from fedpca.results.runs import Run
+from fedpca.results.read.runs import Run
 
 Curves = Mapping[str, Mapping[str, Curve]]  # of each quantity and method
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpca.results.runs import Run, title
+from fedpca.results.read.runs import Run, title
 from fedpca.runs.scores import Headline, Spread, headline, spread
 from fedpca.settings.names import entry, parse
 

@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from fedpca.results.figures import series, style
 from fedpca.results.figures.lines import draw_rows
 from fedpca.results.figures.style import Look
-from fedpca.results.runs import Run
+from fedpca.results.read.runs import Run
 from fedpca.settings.names import parse
 
 Sweep = dict[float, list[Run]]  # the seeds of each value

@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 from fedpca.results.figures import series, style
 from fedpca.results.figures.labels import name_points
 from fedpca.results.figures.style import Look
-from fedpca.results.runs import Run
+from fedpca.results.read.runs import Run
 from fedpca.runs.scores import Spread, spread
 
 FAMILIES = {

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from fedpca.results.layout import Cell, Sheet, families, for_pages, for_terminal, overview
+from fedpca.results.tables.sheets import Cell, Sheet, families, for_pages, for_terminal, overview
 from tests.results.test_table import ABOUT, tables_of, write_run
 
 NOISES = [(0.6, 0.5), (0.2, 1.0), (0.4, 0.8)]

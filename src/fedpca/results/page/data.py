@@ -8,8 +8,8 @@ from hashlib import sha256
 from statistics import fmean
 from typing import Any
 
-from fedpca.results.runs import Run
-from fedpca.results.standing import Line, clients_of, column, sinces, threshold, truth
+from fedpca.results.read.clients import Line, clients_of, column, sinces, threshold, truth
+from fedpca.results.read.runs import Run
 
 LETTERS = {"common": "c", "rare": "r", "mislabeled": "m", "rare and mislabeled": "b", None: "-"}
 DIGITS = {"loss": 3, "dispersion": 3, "suspicion": 3, "weight": 2}

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedpca.errors import RunError
-from fedpca.results.runs import Run, read_run
+from fedpca.results.read.runs import Run, read_run
 
 
 class Tail:

@@ -15,11 +15,11 @@ from threading import Lock, Thread
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from fedpca.errors import RunError
-from fedpca.results.page import in_order, parts, waiting_page, write_page
-from fedpca.results.page_data import key, news
-from fedpca.results.runs import Run, told_apart
-from fedpca.results.tail import Tail
-from fedpca.results.words import counted, listed
+from fedpca.results.page.data import key, news
+from fedpca.results.page.page import in_order, parts, waiting_page, write_page
+from fedpca.results.page.words import counted, listed
+from fedpca.results.read.runs import Run, told_apart
+from fedpca.results.read.tail import Tail
 
 HOST = "127.0.0.1"
 NAMES = ("127.0.0.1", "localhost")  # under which browsers of this machine ask; others are another site's doing

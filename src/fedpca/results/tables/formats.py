@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from fedpca.results.layout import Cell, Column, Line, Sheet
+from fedpca.results.tables.sheets import Cell, Column, Line, Sheet
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from fedpca.errors import SettingsError, nearest
-from fedpca.results.table import SCORES, Results, Row
+from fedpca.results.tables.rows import SCORES, Results, Row
 from fedpca.runs.scores import Spread
 from fedpca.settings.base import Count, Settings, Share
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from string import Template
 
 from fedpca import __version__
-from fedpca.results.layout import Cell, Sheet, overview
-from fedpca.results.page_data import key, run_data
-from fedpca.results.runs import Run, by_scenario, name_of
-from fedpca.results.summary import Note, comparison, headline, notes
-from fedpca.results.table import tabulate
-from fedpca.results.words import counted
+from fedpca.results.page.data import key, run_data
+from fedpca.results.page.summary import Note, comparison, headline, notes
+from fedpca.results.page.words import counted
+from fedpca.results.read.runs import Run, by_scenario, name_of
+from fedpca.results.tables.rows import tabulate
+from fedpca.results.tables.sheets import Cell, Sheet, overview
 from fedpca.settings.experiment import write_experiment
 
 FEW = 8  # methods up to which a table needs no headings inside
@@ -55,7 +55,7 @@ def waiting_page(folder: Path) -> str:
 
 def asset(name: str) -> str:
     """A file of the page."""
-    return files("fedpca.results").joinpath("assets", name).read_text(encoding="utf-8")
+    return files("fedpca.results.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def policy(style: str, script: str, live: bool) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from fedpca.results.runs import Run
+from fedpca.results.read.runs import Run
 from fedpca.settings.catalogue import DropSettings
 from fedpca.settings.names import entry, parse
 

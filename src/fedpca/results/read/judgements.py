@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from fedpca.results.runs import Run
+from fedpca.results.read.runs import Run
 
 
 @dataclass(frozen=True)

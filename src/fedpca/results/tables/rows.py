@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from fedpca.results.found import Found, found
-from fedpca.results.runs import Run, by_scenario, title
+from fedpca.results.read.judgements import Found, found
+from fedpca.results.read.runs import Run, by_scenario, title
 from fedpca.runs.scores import Headline, Spread, fairness_robustness, headline, spread
 from fedpca.settings.catalogue import METHODS
 from fedpca.settings.experiment import Experiment
 from fedpca.settings.names import entry, parse
 
 if TYPE_CHECKING:
-    from fedpca.results.paper import Published
+    from fedpca.results.tables.paper import Published
 
 CATEGORIES = {  # the catalogue's word: the tables' heading, in the tables' order
     "baseline": "Baseline",

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from fedpca.results.runs import Run
-from fedpca.results.standing import Standing, clients_of, column, identification, standings, threshold
-from fedpca.results.table import Row
-from fedpca.results.words import clients, counted, listed, percent, plural, sentence
+from fedpca.results.page.words import clients, counted, listed, percent, plural, sentence
+from fedpca.results.read.clients import Standing, clients_of, column, identification, standings, threshold
+from fedpca.results.read.runs import Run
+from fedpca.results.tables.rows import Row
 from fedpca.settings.names import entry
 
 MEANINGS = {

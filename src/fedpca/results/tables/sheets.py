@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fedpca.results.paper import ABSENT, Order, Published
-from fedpca.results.table import SCORES, Results, Row, place
+from fedpca.results.tables.paper import ABSENT, Order, Published
+from fedpca.results.tables.rows import SCORES, Results, Row, place
 from fedpca.runs.scores import Spread
 
 MAIN = ("worst_acc", "average_acc", "worst_auc", "average_auc")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedpca.errors import RunError
-from fedpca.results.runs import find_runs
-from fedpca.results.table import Results, as_csv, as_json, tabulate
+from fedpca.results.read.runs import find_runs
+from fedpca.results.tables.rows import Results, as_csv, as_json, tabulate
 from fedpca.settings.experiment import check_experiment, write_experiment
 
 ABOUT = {"dataset": "digits", "clients": {"id": ["0", "1", "10"]}, "rare": ["10"], "mislabeled": ["1"]}

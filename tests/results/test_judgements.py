@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from fedpca.results.found import found
-from fedpca.results.runs import find_runs
+from fedpca.results.read.judgements import found
+from fedpca.results.read.runs import find_runs
 from tests.results.test_table import write_run
 
 

@@ -1,0 +1,1 @@
+"""Run folders as values: settings, rounds, and what they say of each client."""

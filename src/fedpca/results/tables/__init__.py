@@ -1,0 +1,19 @@
+"""Tables of what was measured: for terminals, Markdown, LaTeX, CSV and JSON, with the paper's numbers beside ours."""
+
+from fedpca.results.tables.formats import as_latex, as_markdown, as_rich
+from fedpca.results.tables.paper import with_published
+from fedpca.results.tables.rows import Results, as_csv, as_json, tabulate
+from fedpca.results.tables.sheets import for_pages, for_terminal
+
+__all__ = [
+    "Results",
+    "as_csv",
+    "as_json",
+    "as_latex",
+    "as_markdown",
+    "as_rich",
+    "for_pages",
+    "for_terminal",
+    "tabulate",
+    "with_published",
+]
