@@ -139,7 +139,8 @@ def _evaluation(desk: Desk, net: Net, params: Params) -> Records:
         return {}
     workers = Workers([net])
     torch.set_num_threads(desk.node.threads)
-    return {EVALUATION: evaluation_to_record(evaluate(workers, params, {"own": test})["own"])}
+    metrics = evaluate(workers, params, {"own": test}, desk.run.settings.evaluation.accuracy)["own"]
+    return {EVALUATION: evaluation_to_record(metrics)}
 
 
 app = client_app(own_folder)

@@ -27,7 +27,7 @@ from fedpca.models.flat import Layout, layout_of, params_of
 from fedpca.models.pretrained import weights_of
 from fedpca.runs import folder as record
 from fedpca.runs.folder import Line
-from fedpca.runs.run import Cell, cells, check_folder, client_lists, is_done
+from fedpca.runs.run import Cell, cells, check_folder, client_lists, is_done, summary_metrics
 from fedpca.runs.scores import headline
 from fedpca.settings.experiment import Experiment, write_experiment
 from fedpca.sites.one_exchange import in_one_exchange
@@ -223,7 +223,7 @@ def summary(cell: Cell) -> dict[str, object]:
     sites = [site for site in (last[0] if last else ()) if all(site in groups for groups in last)]
     found = {
         metric: headline({site: [groups[site][metric] for groups in last] for site in sites}) if sites else None
-        for metric in ("acc", "auc")
+        for metric in summary_metrics(cell.settings.evaluation.accuracy)
     }
     return {
         "method": cell.method,

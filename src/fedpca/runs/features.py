@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from fedpca.rng import stream
 from fedpca.core import ClientId, Net, Params, Shard
 from fedpca.models.flat import load
+from fedpca.rng import stream
 from fedpca.simulate.clients import Workers
 
 FEATURES = "features.safetensors"

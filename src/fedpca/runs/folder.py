@@ -15,10 +15,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from fedpca.core import ClientId, Params, Server, Verdict
-from fedpca.errors import RunError
 from fedpca.atomic import to_disk
 from fedpca.atomic import write_whole as write_whole  # noqa: PLC0414 (offered here too, for those who write run folders)
+from fedpca.core import ClientId, Params, Server, Verdict
+from fedpca.errors import RunError
 
 Memory = dict[ClientId, dict[str, Tensor]]
 Line = dict[str, Any]  # one round as JSON

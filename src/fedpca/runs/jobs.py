@@ -15,10 +15,10 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from threading import Thread
 
-from fedpca.runs import run as engine
-from fedpca.runs.run import Cell, Watch
 from fedpca.errors import RunError, UserError
+from fedpca.runs import run as engine
 from fedpca.runs.folder import Line
+from fedpca.runs.run import Cell, Watch
 
 THREADS = "OMP_NUM_THREADS"  # of a kernel; clients are what a process works on at the same time
 

@@ -12,23 +12,24 @@ from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 
-from fedpca.runs import folder as record
-from fedpca.simulate.backbone import with_features
 from fedpca.core import ClientId, Server
 from fedpca.data.datasets import Dataset, load
 from fedpca.data.federation import Federation, federate
-from fedpca.runs.evaluate import evaluate, identification, weight_shares
 from fedpca.errors import RunError
-from fedpca.runs.features import FEATURES, as_file, features_of
 from fedpca.loop import play
 from fedpca.methods.build import base, compose
 from fedpca.models.build import build, usable
 from fedpca.models.flat import layout_of, params_of
-from fedpca.simulate.batched import SIZE, SMALL, can_team
 from fedpca.models.pretrained import weights_of
+from fedpca.runs import folder as record
+from fedpca.runs.evaluate import evaluate, identification, weight_shares
+from fedpca.runs.features import FEATURES, as_file, features_of
 from fedpca.runs.folder import Line
-from fedpca.settings.experiment import Experiment, leaves, read_experiment, write_experiment
+from fedpca.runs.metrics import check_metric, shown_metrics
 from fedpca.runs.scores import fairness_robustness, headline
+from fedpca.settings.experiment import EvaluationSettings, Experiment, leaves, read_experiment, write_experiment
+from fedpca.simulate.backbone import with_features
+from fedpca.simulate.batched import SIZE, SMALL, can_team
 from fedpca.simulate.clients import InProcess, Workers
 
 
@@ -102,6 +103,7 @@ def prepare(
 ) -> tuple[Dataset, Federation]:
     """The experiment's data, the same for every cell."""
     usable(experiment.device)
+    check_metric(experiment.evaluation.accuracy)
     weights_of(experiment.model, progress)  # now: the wrong file is better refused before an hour of decoding
     dataset = load(experiment.data, data_dir, progress=progress)
     return dataset, with_features(federate(experiment, dataset), experiment.model, experiment.device, progress)
@@ -221,7 +223,7 @@ def _line(cell: Cell, server: Server, federation: Federation, crew: Workers) -> 
     due = server.round % settings.every == 0 or server.round > cell.settings.rounds - settings.last_rounds
     return {
         "round": server.round,
-        "groups": evaluate(crew, server.params, federation.tests) if due else None,
+        "groups": evaluate(crew, server.params, federation.tests, settings.accuracy) if due else None,
         "clients": client_lists(server, list(federation.shards)),
         "identification": identification(server.diagnosis, federation.truth),
         "weights": weight_shares(server.weights, federation.truth),
@@ -243,11 +245,18 @@ def client_lists(server: Server, ids: list[ClientId]) -> dict[str, list[object] 
     return {"id": list(ids), **known}
 
 
+def summary_metrics(accuracy: str) -> list[str]:
+    """What a summary holds: what is shown by default, then the chosen accuracy if it is another."""
+    default = EvaluationSettings().accuracy
+    return list(dict.fromkeys((*shown_metrics(default), *shown_metrics(accuracy))))
+
+
 def summary(cell: Cell) -> dict[str, object]:
     """The run's figures over its last rounds, read back from its own record."""
     lines = [json.loads(text) for text in (cell.folder / record.ROUNDS).read_text(encoding="utf-8").splitlines()]
     last = [line["groups"] for line in lines[-cell.settings.evaluation.last_rounds :]]
-    names = {metric: headline({g: [line[g][metric] for line in last] for g in last[0]}) for metric in ("acc", "auc")}
+    metrics = summary_metrics(cell.settings.evaluation.accuracy)
+    names = {metric: headline({g: [line[g][metric] for line in last] for g in last[0]}) for metric in metrics}
     shares = [line["weights"] for line in lines]
     return {
         "method": cell.method,

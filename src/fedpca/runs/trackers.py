@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, Protocol
 
-from fedpca.runs.run import Cell, Watch
 from fedpca.errors import UserError, nearest
 from fedpca.runs.folder import ROUNDS, Line, write_json
+from fedpca.runs.run import Cell, Watch
 from fedpca.settings.experiment import leaves
 
 Figures = dict[str, float]

@@ -6,13 +6,20 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, roc_auc_sco
 
 from fedpca.core import Verdict
 from fedpca.data.federation import Truth
+from fedpca.errors import SettingsError
 from fedpca.models.build import build
 from fedpca.models.flat import params_of
-from fedpca.runs.evaluate import evaluate, identification, metrics, weight_shares
+from fedpca.runs.evaluate import evaluate, identification, weight_shares
+from fedpca.runs.metrics import METRICS, Metric, Predictions, check_metric, measure, shown_metrics
 from fedpca.simulate.clients import Workers
 
 PROBS = np.array([[0.7, 0.2, 0.1], [0.4, 0.5, 0.1], [0.3, 0.4, 0.3], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6], [0.5, 0.1, 0.4]])
+HITS = Metric("hits", "hits", "hits", lambda predictions: float(predictions.hits.mean()))
 TRUTH = Truth(rare=("8", "9"), mislabeled=("0", "1"), labels={})
+
+
+def metrics(probs, labels):
+    return measure(Predictions(probs, labels), "acc")
 
 
 def test_the_specifications_examples():
@@ -55,10 +62,29 @@ def test_classes_that_do_not_occur_do_not_count():
 
 def test_groups_are_tested_whole_and_alike_for_any_workers(federation):
     nets = [build("cnn-small", federation.shape, 10, 0) for _ in range(3)]
-    one, three = (evaluate(Workers(nets[:n]), params_of(nets[0]), federation.tests) for n in (1, 3))
+    one, three = (evaluate(Workers(nets[:n]), params_of(nets[0]), federation.tests, "acc") for n in (1, 3))
     assert one == three
     assert set(one) == {"common", "rare"}
     assert one["common"] != one["rare"]
+
+
+def test_shown_are_the_chosen_accuracy_and_what_is_none():
+    assert list(shown_metrics("acc")) == ["acc", "auc"]
+    assert list(shown_metrics("bacc")) == ["bacc", "auc"]
+    assert [name for name in METRICS if METRICS[name].in_tables] == ["acc", "bacc", "auc"]
+
+
+def test_a_metric_of_ones_own_is_measured_and_shown():
+    name = f"{__name__}:HITS"
+    own = measure(Predictions(PROBS, np.array([0, 0, 1, 1, 2, 2])), name)
+    assert list(own) == ["acc", "bacc", "auc", "auc_ovo", name]
+    assert own[name] == own["acc"]
+    assert shown_metrics(name)[name] is HITS
+
+
+def test_an_accuracy_that_is_no_metric_is_refused():
+    with pytest.raises(SettingsError, match=r"evaluation.accuracy: there is no metric 'f1'; there are acc, bacc, auc"):
+        check_metric("f1")
 
 
 def verdicts(**groups: str):
