@@ -19,9 +19,10 @@ from fedpca.loop import play
 from fedpca.methods import build as methods
 from fedpca.methods.build import base, compose, fedavg, with_drop
 from fedpca.methods.combine import plus
-from fedpca.models.build import Scaling, build
+from fedpca.models.build import build
 from fedpca.models.flat import flatten, layout_of, params_of
 from fedpca.models.flat import load as into
+from fedpca.models.scaling import Scaling
 from fedpca.parts.client.distance import class_losses
 from fedpca.parts.client.loss import StayNear
 from fedpca.parts.client.relabel import CorrectConfident, CorrectWorst, unless_resting

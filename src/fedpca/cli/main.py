@@ -39,6 +39,8 @@ DataDir = Annotated[
     Path | None, typer.Option(help="Folder of datasets.  [default: $FEDPCA_DATA, else the user's cache]")
 ]
 
+OWN_MODEL = {"PACKAGE.MODULE:FUNCTION": "your own: function(shape, classes) returning an nn.Module; shape is (C, H, W)"}
+
 
 @app.callback(invoke_without_command=True)
 def _options(version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False) -> None:
@@ -157,6 +159,7 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List what a settings file may name; with the name of a method, describe that one."""
+    from fedpca.models.registry import MODELS
     from fedpca.settings import catalogue
 
     if name is not None:
@@ -165,7 +168,7 @@ def list_(
     lines: dict[str, str] = {
         "methods": {name: entry.summary for name, entry in _methods().items()},
         "datasets": catalogue.DATASETS,
-        "models": catalogue.MODELS,
+        "models": {name: model.summary for name, model in MODELS.items()} | OWN_MODEL,
         "experiments": {name: _first_comment(path) for name, path in shipped_experiments().items()},
     }[what]
     if as_json:

@@ -58,7 +58,7 @@ class Layout:
             raise ValueError(f"the given weights have {_some(unknown)}, which the model lacks")
         for name, shape in known.items():
             if tuple(tensors[name].shape) != shape:
-                raise ValueError(f"{name} must have shape {shape}, came {tuple(tensors[name].shape)}")
+                raise ValueError(f"{name} must have shape {shape}, got {tuple(tensors[name].shape)}")
         return Params(
             _filled(self.weights, tensors, torch.float32),
             _filled(self.buffers, tensors, torch.float32),
@@ -112,13 +112,6 @@ def params_of(net: Net) -> Params:
     """A copy of a model's state, on the CPU."""
     vectors = (net.weights.detach(), net.buffers, net.counters)
     return Params(*(vector.to("cpu", copy=True) for vector in vectors), lengths=net.lengths)
-
-
-def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on a device; to CUDA through pinned memory, so that nobody waits for the copy."""
-    if tensor.device == device:
-        return tensor
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def vectors_of(params: Params) -> tuple[Tensor, Tensor, Tensor]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn.functional import pad, relu6
 
+from fedpca.models.cnn import Shape
+
 STAGES = (  # blocks, kernel, stride of the first, expansion, outputs
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -19,6 +21,11 @@ STAGES = (  # blocks, kernel, stride of the first, expansion, outputs
     (1, 3, 1, 6, 320),
 )
 STEM, HEAD = 32, 1280  # channels
+
+
+def efficientnet_lite0(shape: Shape, classes: int) -> nn.Module:
+    """EfficientNet-Lite0 for images of this shape."""
+    return Lite0(shape[0], classes)
 
 
 class Lite0(nn.Module):

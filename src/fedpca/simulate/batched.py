@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from fedpca.core import Net, Params, ReportPart, Samples, Site, Train, Update
-from fedpca.models.flat import load, moved, params_of
+from fedpca.models.device import to_device
+from fedpca.models.flat import load, params_of
 from fedpca.parts.client.augment import unblended, unchanged
 from fedpca.parts.client.loss import LogitAdjusted, cross_entropy, log_prior
 from fedpca.parts.client.report import PerformanceAndCapacity, whole
@@ -212,13 +213,13 @@ def _batches(
             continue
         lengths = torch.tensor([[picks.shape[0]] for picks in step])
         padded = nn.utils.rnn.pad_sequence(list(step), batch_first=True) + torch.tensor(starts)[:, None]
-        rows.append(moved(padded, net.device))
-        shares.append(moved((torch.arange(padded.shape[1]) < lengths) / lengths, net.device))
+        rows.append(to_device(padded, net.device))
+        shares.append(to_device((torch.arange(padded.shape[1]) < lengths) / lengths, net.device))
     shifts, loss = None, unsided(training.loss)
     if isinstance(loss, LogitAdjusted):
         priors = [log_prior(own.labels, net.head.out_features) for own in samples]
-        shifts = moved(loss.tau * torch.stack(priors)[:, None], net.device)
-    return Batches(net.scale(images).flatten(1), moved(labels, net.device), len(sites), rows, shares, shifts)
+        shifts = to_device(loss.tau * torch.stack(priors)[:, None], net.device)
+    return Batches(net.scale(images).flatten(1), to_device(labels, net.device), len(sites), rows, shares, shifts)
 
 
 @torch.no_grad()

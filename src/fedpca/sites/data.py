@@ -18,8 +18,9 @@ from torch.utils.data import Dataset
 from fedpca.core import Net, Shard
 from fedpca.errors import DataError, SettingsError, UserError
 from fedpca.flower.wire import RunHead
-from fedpca.models.build import Scaling, build, draws_in_forward, last_linear
+from fedpca.models.build import build, draws_in_forward, last_linear
 from fedpca.models.flat import flatten
+from fedpca.models.scaling import Scaling
 from fedpca.sites.settings import Node
 
 Labels = NDArray[np.int64]

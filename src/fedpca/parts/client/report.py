@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedpca.core import Net, Report, ReportPart, Site
-from fedpca.models.flat import moved
+from fedpca.models.device import to_device
 from fedpca.parts.client.augment import Augment, unchanged
 from fedpca.parts.client.step import grown
 from fedpca.parts.server.identify import FLOOR
@@ -53,7 +53,7 @@ class Sharpness:
 def _summed_loss(site: Site, backward: bool = False) -> float:
     total = 0.0
     for rows in torch.split(torch.arange(len(site.y)), BATCH):
-        loss = cross_entropy(site.net(site.x[rows]), moved(site.y[rows], site.net.device), reduction="sum")
+        loss = cross_entropy(site.net(site.x[rows]), to_device(site.y[rows], site.net.device), reduction="sum")
         if backward:
             loss.backward()  # type: ignore[no-untyped-call]
         total += loss.item()

@@ -10,7 +10,8 @@ from torch import Generator, Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
 from fedpca.core import Net, Params, Report, Samples, Site, Update
-from fedpca.models.flat import moved, params_of
+from fedpca.models.device import to_device
+from fedpca.models.flat import params_of
 from fedpca.parts.client.augment import Augment, Blend, unblended, unchanged
 from fedpca.parts.client.loss import Loss, cross_entropy
 from fedpca.parts.client.step import Step, descend
@@ -80,7 +81,7 @@ class LocalTraining:
         for picks in self.batches(len(samples.rows), site.rng):
             images = self.augment(site.x[samples.rows[picks]], site.rng)
             images, labels = self.blend(images, samples.labels[picks], site.net.head.out_features, site.rng)
-            labels = moved(labels, site.net.device)
+            labels = to_device(labels, site.net.device)
 
             def backward(images: Tensor = images, labels: Tensor = labels) -> None:
                 for some, own in pieces(images, labels, pixels):

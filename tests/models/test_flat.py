@@ -86,7 +86,7 @@ def test_named_tensors_are_what_state_dict_gives():
     [
         (lambda t: t.pop("0.bias"), r"needs '0.bias'.*lack"),
         (lambda t: t.update(extra=torch.zeros(1)), "have 'extra'"),
-        (lambda t: t.update({"0.bias": torch.zeros(9)}), r"0.bias must have shape \(4,\), came \(9,\)"),
+        (lambda t: t.update({"0.bias": torch.zeros(9)}), r"0.bias must have shape \(4,\), got \(9,\)"),
     ],
 )
 def test_foreign_tensors_are_refused_by_name(change, words: str):

@@ -10,8 +10,9 @@ import torch
 
 from fedpca.core import Order, Samples, Site, Verdict
 from fedpca.errors import SettingsError, UserError
-from fedpca.models.build import build, usable
-from fedpca.models.flat import load, moved, params_of
+from fedpca.models.build import build
+from fedpca.models.device import require_device, to_device
+from fedpca.models.flat import load, params_of
 from fedpca.parts.client.augment import CropFlip, Mixup, unblended, unchanged
 from fedpca.parts.client.loss import Distilled, LogitAdjusted, cross_entropy
 from fedpca.parts.client.report import whole
@@ -36,7 +37,7 @@ def test_a_batch_meets_the_model_on_its_device(loss, augment, blend):
     of_batch = loss(site, Samples(torch.arange(12), site.y))
     images, labels = blend(augment(site.x, site.rng), site.y, CLASSES, site.rng)
     logits = site.net(images)
-    value = of_batch(images, logits, moved(labels, site.net.device))
+    value = of_batch(images, logits, to_device(labels, site.net.device))
     value.backward()
     assert value.device == site.net.weights.grad.device == torch.device("meta")
 
@@ -52,7 +53,7 @@ def test_a_model_is_wholly_on_its_device(model):
 def test_a_team_is_on_the_models_device():
     site = site_on("meta", "mlp")
     images = site.net.scale(whole(site)).flatten(1).view(2, 6, -1)
-    labels, shares = (moved(tensor, site.net.device) for tensor in (site.y.view(2, 6), torch.full((2, 6), 1 / 6)))
+    labels, shares = (to_device(tensor, site.net.device) for tensor in (site.y.view(2, 6), torch.full((2, 6), 1 / 6)))
     stack = Stack(site.net, 2)
     assert stack.gradient(images, labels, shares, None).device.type == "meta"
 
@@ -63,15 +64,15 @@ def test_weights_are_the_same_wherever_the_model_goes():
 
 def test_what_is_on_the_device_already_is_not_copied():
     tensor = torch.zeros(3)
-    assert moved(tensor, torch.device("cpu")) is tensor
-    assert moved(tensor, torch.device("meta")).device.type == "meta"
+    assert to_device(tensor, torch.device("cpu")) is tensor
+    assert to_device(tensor, torch.device("meta")).device.type == "meta"
 
 
 def test_a_device_that_is_not_there_is_refused_by_name():
-    assert usable("cpu") == "cpu"
+    assert require_device("cpu") == "cpu"
     missing = f"cuda:{torch.cuda.device_count()}"
     with pytest.raises(UserError, match=f"there is no '{missing}' for PyTorch .*; use \"cpu\""):
-        usable(missing)
+        require_device(missing)
 
 
 def test_an_unknown_device_is_refused_with_the_settings():

