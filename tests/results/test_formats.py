@@ -9,7 +9,7 @@ from rich.console import Console
 from fedpca.results.tables.formats import as_latex, as_markdown, as_rich
 from fedpca.results.tables.paper import with_published
 from fedpca.results.tables.sheets import Cell, Column, Line, Sheet, for_pages, for_terminal
-from tests.results.test_table import tables_of, write_run
+from tests.results.test_rows import tables_of, write_run
 
 NASTY = r"fedpca-d (q=1, a_b=2) 50% #1 & {x} $y ~ ^ \n <a> [b] | `c` --paper 'd' \"e\" *f*"
 SHEET = Sheet(

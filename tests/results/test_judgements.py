@@ -4,7 +4,7 @@ import pytest
 
 from fedpca.results.read.judgements import found
 from fedpca.results.read.runs import find_runs
-from tests.results.test_table import write_run
+from tests.results.test_rows import write_run
 
 
 def test_accusations_over_seeds(tmp_path: Path):

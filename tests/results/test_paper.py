@@ -10,7 +10,7 @@ from fedpca.results.tables.paper import FACTS, Published, read_facts, study_of, 
 from fedpca.results.tables.rows import as_csv, as_json
 from fedpca.results.tables.sheets import for_pages, for_terminal
 from fedpca.settings.experiment import check_experiment
-from tests.results.test_table import ABOUT, tables_of, write_run
+from tests.results.test_rows import ABOUT, tables_of, write_run
 
 NOISE = {"clients": 0.2, "labels": 1.0}
 SHARES = {"rare": 0.1, "mislabeled": 0.2}

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fedpca.results.tables.sheets import Cell, Sheet, families, for_pages, for_terminal, overview
-from tests.results.test_table import ABOUT, tables_of, write_run
+from tests.results.test_rows import ABOUT, tables_of, write_run
 
 NOISES = [(0.6, 0.5), (0.2, 1.0), (0.4, 0.8)]
 
