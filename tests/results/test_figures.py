@@ -13,16 +13,20 @@ from safetensors.numpy import save_file
 
 from fedpca.errors import RunError, UserError
 from fedpca.parts.server.identify import ThreeGroups
-from fedpca.results.figures import FIGURES, write_figures
+from fedpca.results import figures
+from fedpca.results.figures import FIGURES, figure_names, write_figures
+from fedpca.results.figures.accuracy import draw_accuracy
 from fedpca.results.figures.features import draw_features, embed
 from fedpca.results.figures.identification import draw_identification, tally
 from fedpca.results.figures.plane import components, draw_plane, snapshot
-from fedpca.results.figures.registry import render, slugs
-from fedpca.results.figures.rounds import draw_accuracy, draw_weights
-from fedpca.results.figures.style import KINDS, padded
-from fedpca.results.figures.sweeps import draw_q, draw_warmup
+from fedpca.results.figures.q import FIGURE as Q
+from fedpca.results.figures.shared.style import KINDS, padded
+from fedpca.results.figures.shared.write import render, slugs
 from fedpca.results.figures.tradeoff import draw_tradeoff
+from fedpca.results.figures.warmup import FIGURE as WARMUP
+from fedpca.results.figures.weights import draw_weights
 from fedpca.results.read.runs import Run, find_runs
+from fedpca.settings import registry
 from fedpca.settings.experiment import check_experiment, write_experiment
 
 CLIENTS = [str(i) for i in range(12)]
@@ -307,7 +311,7 @@ def test_identification_needs_the_truth_and_a_method_that_judges():
 
 def test_the_effect_of_q():
     runs = [make("fedpca-d", seed, q=q, rare=0.6 + q / 100) for q in (2.0, 0.5, 5.0) for seed in (0, 1)]
-    worst, average = draw_q([*runs, make("fedpca-hs"), make("fedavg")]).axes
+    worst, average = Q.draw([*runs, make("fedpca-hs"), make("fedavg")]).axes
     assert worst.get_xlabel() == "q"
     assert names(average) == ["fedpca-d"]
     line = worst.lines[0]
@@ -318,14 +322,14 @@ def test_the_effect_of_q():
 
 
 def test_a_sweep_needs_two_values_with_everything_else_the_same():
-    assert draw_q([make("fedpca-d", q=1.0), make("fedpca-hs", q=2.0)]) is None
-    assert draw_q([make("fedpca-d", q=1.0), make("fedpca-d", q=2.0, weight_smoothing=0.9)]) is None
+    assert Q.draw([make("fedpca-d", q=1.0), make("fedpca-hs", q=2.0)]) is None
+    assert Q.draw([make("fedpca-d", q=1.0), make("fedpca-d", q=2.0, weight_smoothing=0.9)]) is None
     two = [make("fedpca-d", q=q, weight_smoothing=0.9) for q in (1.0, 2.0)]
-    assert names(draw_q(two).axes[1]) == ["fedpca-d\n(weight_smoothing=0.9)"]
+    assert names(Q.draw(two).axes[1]) == ["fedpca-d\n(weight_smoothing=0.9)"]
 
 
 def test_the_effect_of_the_warm_up():
-    figure = draw_warmup([make("fedpca-d", warmup=warmup) for warmup in (0, 5, 10)])
+    figure = WARMUP.draw([make("fedpca-d", warmup=warmup) for warmup in (0, 5, 10)])
     assert figure.axes[0].get_xlabel() == "rounds of warm-up"
     assert figure.axes[0].get_xscale() == "linear"
     assert figure.axes[0].lines[0].get_xdata() == pytest.approx([0, 5, 10])
@@ -477,8 +481,11 @@ def test_files_of_several_scenarios_are_told_apart(tmp_path: Path):
 
 
 def test_the_round_of_the_plane_is_passed_on(tmp_path: Path):
-    (plane, *_) = write_figures([make("fedpca-d", played=10, **ONLY_ACCURACY)], tmp_path, round=3)
-    assert plane.reason == "no run has reported dispersions in round 3"
+    drawn = write_figures([make("fedpca-d", played=10, **ONLY_ACCURACY)], tmp_path, round=3)
+    reasons = {each.name: each.reason for each in drawn}
+    assert reasons["plane"].startswith("in round 3, no run has reported dispersions")
+    assert reasons["accuracy"] == ""
+    assert not reasons["q"].startswith("in round")
 
 
 def test_a_file_in_the_place_of_the_folder(tmp_path: Path):
@@ -508,9 +515,38 @@ def test_figures_of_run_folders_come_without_torch(tmp_path: Path):
 def test_without_matplotlib_the_message_names_the_extra():
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
+        "from pathlib import Path\n"
         "from fedpca.errors import UserError\n"
-        "try:\n    import fedpca.results.figures\nexcept UserError as error:\n    print(error)"
+        "from fedpca.results.figures import figure_names, write_figures\n"
+        "print(*figure_names())\n"
+        "try:\n    write_figures([], Path('figures'))\nexcept UserError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "fedpca[results]" in done.stdout
-    assert "matplotlib" in done.stdout
+    names, message = done.stdout.splitlines()
+    assert names.split() == figure_names()
+    assert "matplotlib" in message
+    assert "fedpca[results]" in message
+
+
+def test_a_figure_is_one_file_named_as_its_figure():
+    files = {path.stem for path in Path(figures.__file__).parent.glob("*.py")} - {"__init__"}
+    assert set(FIGURES) == files
+    assert all(FIGURES[name].name == name for name in FIGURES)
+
+
+def test_a_figure_of_another_package_is_drawn_with_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "elsewhere.py").write_text(
+        "from matplotlib.figure import Figure\n"
+        "from fedpca.results.figures import FigureKind\n"
+        "def draw(runs):\n    return Figure() if len(runs) > 1 else None\n"
+        "FIGURE = FigureKind('extra', draw, 'there is only one run')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(
+        registry, "installed", lambda group: {"extra": "elsewhere:FIGURE"} if "figures" in group else {}
+    )
+    assert figure_names()[-1] == "extra"
+    *_, one = write_figures([make(**ONLY_ACCURACY)], tmp_path / "one")
+    assert one.line() == "extra: not drawn, there is only one run"
+    *_, two = write_figures([make(**ONLY_ACCURACY), make(seed=1, **ONLY_ACCURACY)], tmp_path / "two")
+    assert [path.name for path in two.files] == ["extra.png", "extra.pdf"]

@@ -1,14 +1,6 @@
-"""Figures from run folders, as PNG and PDF; needs matplotlib, which comes with fedpca[results]."""
+"""Figures from run folders, one kind per file; drawing needs matplotlib, which comes with fedpca[results]."""
 
-from __future__ import annotations
+from fedpca.results.figures.shared.registry import FIGURES, FigureKind, figure_names
+from fedpca.results.figures.shared.write import Drawn, write_figures
 
-from fedpca.errors import UserError
-
-try:
-    import matplotlib  # noqa: F401
-except ImportError:
-    raise UserError("figures need matplotlib, which is not installed: pip install 'fedpca[results]'") from None
-
-from fedpca.results.figures.registry import FIGURES, Drawn, Kind, write_figures
-
-__all__ = ["FIGURES", "Drawn", "Kind", "write_figures"]
+__all__ = ["FIGURES", "Drawn", "FigureKind", "figure_names", "write_figures"]

@@ -15,8 +15,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from fedpca.errors import RunError
-from fedpca.results.figures import series, style
-from fedpca.results.figures.labels import name_points
+from fedpca.results.figures.shared import series, style
+from fedpca.results.figures.shared.labels import name_points
+from fedpca.results.figures.shared.registry import FigureKind
 from fedpca.results.read.clients import truth
 from fedpca.results.read.runs import Run
 
@@ -63,7 +64,7 @@ class Map:
         return x, y
 
 
-@style.styled
+@style.for_journals
 def draw_features(runs: Sequence[Run]) -> Figure | None:
     """A panel per method that saved features, of its lowest seed that did."""
     saved = series.by_method([run for run in runs if (run.folder / FILE).exists()])
@@ -159,3 +160,6 @@ def _explained(run: Run, maps: Sequence[Map]) -> list[str]:
         f"Kind of client by {source}. Centroids: of a kind's images that are predicted as one class; text: "
         "the classes.",
     ]
+
+
+FIGURE = FigureKind("features", draw_features, "no run has saved features; --set evaluation.features=50 does")

@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from fedpca.results.figures import series, style
-from fedpca.results.figures.series import Curve, Line, Methods
+from fedpca.results.figures.shared import series, style
+from fedpca.results.figures.shared.registry import FigureKind
+from fedpca.results.figures.shared.series import Curve, Line, Methods
 from fedpca.results.read.clients import truth
 from fedpca.results.read.runs import Run
 from fedpca.runs.scores import Spread, spread
@@ -24,7 +25,7 @@ COUNTS = {  # colour, hatch, and direction: upwards who is truly mislabeled, dow
 }
 
 
-@style.styled
+@style.for_journals
 def draw_identification(runs: Sequence[Run]) -> Figure | None:
     """A panel per method that names groups, where the truth is known."""
     methods = {label: own for label, own in series.by_method(runs).items() if any(map(_names, own))}
@@ -100,3 +101,6 @@ def _explained(methods: Methods) -> str:
         f"{series.seeds(methods, 'areas and thin bars')} Above 0: the truly mislabeled; below 0: clients whose labels "
         "are right. Empty: nobody is judged yet."
     )
+
+
+FIGURE = FigureKind("identification", draw_identification, "no run names groups of clients of whom the truth is known")

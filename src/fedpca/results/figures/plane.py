@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from fedpca.core import ClientId, Report
 from fedpca.parts.mixture import fit
 from fedpca.parts.server.identify import FLOOR, ThreeGroups, on_plane, scaled
-from fedpca.results.figures import series, style
-from fedpca.results.figures.series import Line
+from fedpca.results.figures.shared import series, style
+from fedpca.results.figures.shared.registry import FigureKind
+from fedpca.results.figures.shared.series import Line
 from fedpca.results.read.clients import truth
 from fedpca.results.read.runs import Run
 from fedpca.settings.catalogue import DropSettings
@@ -58,7 +59,7 @@ class Snapshot:
     components: tuple[Component, ...]  # none if another rule named them
 
 
-@style.styled
+@style.for_journals
 def draw_plane(runs: Sequence[Run], round: int | None = None) -> Figure | None:
     """A panel per method that reports dispersion: its lowest seed in one round, by default the last that has it."""
     found = (snapshot(own[0], round) for own in series.by_method(runs).values())
@@ -200,3 +201,11 @@ def _explained(shown: Sequence[Snapshot], kinds: dict[ClientId, str] | None) -> 
     if gone := [f"{len(seen.collapsed)} of {seen.label}" for seen in shown if seen.collapsed]:
         said.append(f"Not on the plane, all predictions in one class: {', '.join(gone)}.")
     return said
+
+
+FIGURE = FigureKind(
+    "plane",
+    draw_plane,
+    "no run has reported dispersions; fedpca-* and X+d do, after their warm-up",
+    of_round=True,
+)

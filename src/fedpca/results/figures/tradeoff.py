@@ -12,9 +12,10 @@ from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from fedpca.results.figures import series, style
-from fedpca.results.figures.labels import name_points
-from fedpca.results.figures.style import Look
+from fedpca.results.figures.shared import series, style
+from fedpca.results.figures.shared.labels import name_points
+from fedpca.results.figures.shared.registry import FigureKind
+from fedpca.results.figures.shared.style import Look
 from fedpca.results.read.runs import Run
 from fedpca.runs.scores import Spread, spread
 
@@ -41,7 +42,7 @@ class Point:
     rare: Spread
 
 
-@style.styled
+@style.for_journals
 def draw_tradeoff(runs: Sequence[Run]) -> Figure | None:
     """Each method's rare accuracy against its common accuracy; a second panel enlarges where most methods are."""
     methods = series.by_method([run for run in runs if {"common", "rare"} <= set(run.last("acc"))])
@@ -134,3 +135,6 @@ def _families(figure: FigureBase, points: Sequence[Point]) -> dict[str, Line2D]:
     columns = len(handles) if len(points) > DIRECT else 3
     figure.legend([*handles.values()], [*handles], loc="outside upper center", ncols=columns)
     return handles
+
+
+FIGURE = FigureKind("tradeoff", draw_tradeoff, "no run has been tested on a common and a rare group")

@@ -36,7 +36,7 @@ RC: dict[Any, Any] = {
     "savefig.dpi": 200,
 }
 
-styled = rc_context(RC)  # around every function that draws
+for_journals = rc_context(RC)  # around every function that draws
 
 # Okabe and Ito 2008, without the yellow that is lost on white
 ORANGE, SKY, GREEN = "#E69F00", "#56B4E9", "#009E73"

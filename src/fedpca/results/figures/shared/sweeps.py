@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from fedpca.results.figures import series, style
-from fedpca.results.figures.lines import draw_rows
-from fedpca.results.figures.style import Look
+from fedpca.results.figures.shared import series, style
+from fedpca.results.figures.shared.lines import draw_rows
+from fedpca.results.figures.shared.style import Look
 from fedpca.results.read.runs import Run
 from fedpca.settings.names import parse
 
@@ -18,17 +18,7 @@ Sweep = dict[float, list[Run]]  # the seeds of each value
 WHICH = {"worst accuracy (%)": "worst", "average accuracy (%)": "average"}
 
 
-def draw_q(runs: Sequence[Run]) -> Figure | None:
-    """The effect of q, the strength of fairness."""
-    return draw_setting(runs, "q", "q")
-
-
-def draw_warmup(runs: Sequence[Run]) -> Figure | None:
-    """The effect of the rounds before anybody is judged."""
-    return draw_setting(runs, "warmup", "rounds of warm-up")
-
-
-@style.styled
+@style.for_journals
 def draw_setting(runs: Sequence[Run], key: str, name: str) -> Figure | None:
     """Worst and average accuracy over the values of one setting, for each method that has at least two."""
     found = sweeps(runs, key)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from fedpca.results.figures import series, style
-from fedpca.results.figures.style import LINES, REFERENCE, Look
+from fedpca.results.figures.shared import series, style
+from fedpca.results.figures.shared.series import Curve, Methods
+from fedpca.results.figures.shared.style import LINES, REFERENCE, Look
 
+Curves = Mapping[str, Mapping[str, Curve]]  # of each quantity and method
 Plot = Callable[[Axes, str, str, Look], None]  # draws one method's line: panel, column, label, look
 
 
@@ -48,3 +51,31 @@ def panels(methods: Sequence[tuple[str, str]], most: int = len(LINES)) -> list[t
             name = f"{title} ({number}/{len(parts)})" if len(parts) > 1 else title
             found.append((name, reference | dict(zip(part, LINES, strict=False))))
     return found
+
+
+def draw_bands(methods: Methods, curves: Curves) -> tuple[Figure, list[list[Axes]]]:
+    """Lines over the rounds with their bands: one per method, a column of panels per quantity."""
+
+    def plot(axes: Axes, column: str, label: str, look: Look) -> None:
+        _band(axes, curves[column][label], label, look)
+        axes.margins(x=0.02)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+    return draw_rows([(label, own[0].method) for label, own in methods.items()], list(curves), "round", plot)
+
+
+def _band(axes: Axes, curve: Curve, label: str, look: Look) -> None:
+    """Markers of different lines stand in different rounds, so that lines on top of each other are seen."""
+    every = max(1, len(curve.rounds) // 6)
+    first = len(axes.lines) * every // 7 % every
+    axes.plot(
+        curve.rounds,
+        curve.mean,
+        label=label,
+        color=look.colour,
+        linestyle=look.line,
+        marker=look.marker or None,
+        markevery=(first, every),
+    )
+    low, high = curve.mean - curve.std, curve.mean + curve.std
+    axes.fill_between(curve.rounds, low, high, color=look.colour, alpha=0.13, linewidth=0)

@@ -1,0 +1,1 @@
+"""What the figures share: their registry and files, style, lines over rounds or settings, labels."""

@@ -1,0 +1,56 @@
+"""Every kind of figure by name; nothing of matplotlib is imported before one is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING
+
+from fedpca.settings.registry import Registry
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FOLDER = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class FigureKind:
+    """One kind of figure: `draw` takes the runs of one scenario and returns None where they lack what it needs."""
+
+    name: str
+    draw: Callable[..., Figure | None]
+    lacking: str  # what the runs lack, for people
+    of_round: bool = False  # whether it shows one round: `draw` then also takes `round`, None for the last
+
+
+class _Files(Mapping[str, FigureKind]):
+    """The figures of this folder, each imported when it is asked for."""
+
+    names = tuple(module.name for module in iter_modules([str(FOLDER)]) if not module.ispkg)
+
+    def __getitem__(self, name: str) -> FigureKind:
+        if name not in self.names:
+            raise KeyError(name)
+        kind: FigureKind = import_module(f"fedpca.results.figures.{name}").FIGURE
+        return kind
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+FIGURES = Registry("figure", FigureKind, _Files(), group="fedpca.figures")
+
+
+def figure_names() -> list[str]:
+    """The names of all figures: those of this folder, then those of installed packages."""
+    return list(FIGURES)
