@@ -33,8 +33,9 @@ workers.close()
 print(next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024)
 """
 
-
+COUNTS = (10, 100, 1000)  # clients
 RULES = ("fedavg", "median", "rfa", "fednoro", "fedce", "qfedavg+median", "fedce+rfa")
+MODEL_OF_RULES, CLIENTS_OF_RULES = "resnet18", 50
 
 
 def measure_rules() -> dict[str, float]:
@@ -42,15 +43,15 @@ def measure_rules() -> dict[str, float]:
 
     The clients have two images: what is measured is what the server and the clients' memories hold.
     """
-    return {f"{name}, MB": round(_peak(name, "resnet18", 50, 2, 32, 2), 1) for name in RULES}
+    return {f"{name}, MB": round(_peak(name, MODEL_OF_RULES, CLIENTS_OF_RULES, 2, 32, 2), 1) for name in RULES}
 
 
 def measure() -> dict[str, float]:
     """Peak resident memory in MB, PyTorch itself included, and the growth from 10 to 1,000 clients as a ratio."""
-    peaks = {count: _peak("fedavg", "cnn-small", count, 18, 8, 3) for count in (10, 100, 1000)}
+    peaks = {count: _peak("fedavg", "cnn-small", count, 18, 8, 3) for count in COUNTS}
     return {
         **{f"{count} clients, MB": round(peak, 1) for count, peak in peaks.items()},
-        "1000 over 10": round(peaks[1000] / peaks[10], 3),
+        f"{COUNTS[-1]} over {COUNTS[0]}": round(peaks[COUNTS[-1]] / peaks[COUNTS[0]], 3),
     }
 
 

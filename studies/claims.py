@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from math import log
+from math import log, nan
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -48,6 +48,8 @@ def dispersion_gap(runs: Sequence[Run]) -> tuple[float, float]:
         q = float(str(run.settings.method[run.method]["q"]))
         for line in run.rounds[-run.settings.evaluation.last_rounds :]:
             own = line["clients"]
+            if own["dispersion"] is None:  # a round to warm up
+                continue
             of = {
                 c: (s, w) for c, s, w in zip(own["id"], own["dispersion"], own["weight"], strict=True) if c not in wrong
             }
@@ -55,9 +57,10 @@ def dispersion_gap(runs: Sequence[Run]) -> tuple[float, float]:
                 [fmean(values) for values in zip(*(v for c, v in of.items() if (c in rare) is which), strict=True)]
                 for which in (True, False)
             )
-            reported.append(s_common - s_rare)
-            implied.append(log(w_rare / w_common) / q)
-    return fmean(reported), fmean(implied)
+            if w_rare and w_common:  # else all of them were judged mislabeled, and weights imply nothing
+                reported.append(s_common - s_rare)
+                implied.append(log(w_rare / w_common) / q)
+    return (fmean(reported), fmean(implied)) if reported else (nan, nan)
 
 
 def tell(runs: Sequence[Run]) -> None:

@@ -133,16 +133,16 @@ def main() -> None:
                 figures[column].append(value)
             if options.misses == name and (f1 < 0.95 or accused):
                 print(f"  {recording['spec']}: F1 {f1:.2f}, {accused} wrongly accused in {LAST} rounds")
-        print(f"{name:28}" + "  ".join(f"{column} {fmean(v):.3f} ({len(v)})" for column, v in sorted(figures.items())))
+        print(f"{name:33}" + "  ".join(f"{column} {fmean(v):.3f} ({len(v)})" for column, v in sorted(figures.items())))
 
 
 def columns(spec: Mapping[str, float], f1: float, accused: float) -> dict[str, float]:
-    """Where a federation counts: clean ones by whether nobody is accused, others by whether F1 is at least .95."""
+    """Where a federation counts: clean ones by whether nobody is accused, others by whether F1 is at least 0.95."""
     where = "CIFAR" if spec.get("cifar") else ""
     if spec["rho"] == 0:
         return {f"{where} none: nobody accused": float(accused == 0)}
-    strength = "eta>=.5" if spec["eta"] >= 0.5 else "eta .3"
-    return {f"{where} {strength}: F1>=.95": float(f1 >= 0.95), f"{where} {strength}: mean F1": f1}
+    strength = "eta>=0.5" if spec["eta"] >= 0.5 else "eta 0.3"
+    return {f"{where} {strength}: F1>=0.95": float(f1 >= 0.95), f"{where} {strength}: mean F1": f1}
 
 
 if __name__ == "__main__":

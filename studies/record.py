@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -27,6 +26,7 @@ from fedpca.parts.client.select import NothingOfTheMislabeled
 from fedpca.runs.folder import write_whole
 from fedpca.settings.experiment import Experiment, check_experiment
 from fedpca.simulate.clients import InProcess, Workers
+from studies.jobs import Spec, work_through
 
 WARMUP, ROUNDS = 10, 25
 RHO, ETA, RARE, SPLITS = (0.1, 0.2, 0.4, 0.6), (1.0, 0.8, 0.5, 0.3), (0.0, 0.1, 0.2), ("iid", "dirichlet")
@@ -39,7 +39,7 @@ CIFAR = ("cifar10", "cnn-small", 5000, 0.18, 0.05)
 NULL_SEEDS = 6
 
 
-def grid() -> Iterator[dict[str, object]]:
+def grid() -> Iterator[Spec]:
     """Every federation: with mislabeled clients once each, without them under several seeds; CIFAR-10 apart."""
     for clients, split, rare in product((20, 10, 50), SPLITS, RARE):
         for seed in range(NULL_SEEDS):
@@ -48,20 +48,20 @@ def grid() -> Iterator[dict[str, object]]:
             yield {"clients": clients, "split": split, "rare": rare, "rho": rho, "eta": eta, "seed": 0}
 
 
-def outside() -> Iterator[dict[str, object]]:
+def outside() -> Iterator[Spec]:
     """CIFAR-10 with a network too small for it: rare clients' dispersion above the common ones' at equal loss."""
     for rare, (rho, eta) in product((0.1, 0.2), ((0.0, 0.0), (0.2, 1.0), (0.4, 0.8), (0.4, 0.5))):
         yield {"clients": 50, "split": "iid", "rare": rare, "rho": rho, "eta": eta, "seed": 0, "cifar": True}
 
 
-def fresh() -> Iterator[dict[str, object]]:
+def fresh() -> Iterator[Spec]:
     """Federations under seeds that no decision was made on, each of its own."""
     noises = ((0.0, 0.0), (0.2, 0.5), (0.6, 0.8), (0.4, 0.3))
     for number, (clients, (rho, eta), split, rare) in enumerate(product((10, 20), noises, SPLITS, (0.0, 0.2))):
         yield {"clients": clients, "split": split, "rare": rare, "rho": rho, "eta": eta, "seed": 100 + number}
 
 
-def settings(spec: Mapping[str, object]) -> Experiment:
+def settings(spec: Spec) -> Experiment:
     """The experiment of one federation."""
     dataset, model, images, sigma, lr = CIFAR if spec.get("cifar") else DATA[int(str(spec["clients"]))]
     data = {
@@ -110,7 +110,7 @@ class Oracle:
         return {**diagnosis, **new}
 
 
-def record(spec: Mapping[str, object], out: Path) -> str:
+def record(spec: Spec, out: Path) -> str:
     """Plays one federation and writes its reports, unless that was done before."""
     name = "-".join(f"{key}{value}" for key, value in spec.items())
     if (out / f"{name}.json").exists():
@@ -139,9 +139,7 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="32 federations that were held out")
     options = parser.parse_args()
     specs = list(fresh()) if options.fresh else [*grid(), *outside()]
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for done, name in enumerate(pool.map(record, specs, [options.out] * len(specs)), start=1):
-            print(f"{done}/{len(specs)} {name}", flush=True)
+    work_through(record, specs, options.out, options.jobs)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -15,12 +14,13 @@ from statistics import fmean
 from fedpca.results.read.runs import Run, by_scenario, find_runs
 from fedpca.runs.run import cells, is_done, prepare, run_cell
 from fedpca.settings.experiment import Experiment
+from studies.jobs import Spec, work_through
 from studies.record import settings
 
 METHODS, SEEDS, LAST = ("fedpca-d", "fedpca-d-auto"), (0, 1, 2), 10
 
 
-def grid() -> Iterator[dict[str, object]]:
+def grid() -> Iterator[Spec]:
     """Federations of each size; K = 20 the most."""
     for split, rare, (rho, eta) in product(
         ("iid", "dirichlet"), (0.0, 0.1, 0.2), ((0.0, 0.0), (0.1, 0.8), (0.2, 1.0), (0.4, 0.5), (0.6, 0.8))
@@ -34,7 +34,7 @@ def grid() -> Iterator[dict[str, object]]:
         yield {"clients": 50, "split": "iid", "rare": 0.2, "rho": rho, "eta": eta, "seed": 0, "cifar": True}
 
 
-def experiment(spec: dict[str, object]) -> Experiment:
+def experiment(spec: Spec) -> Experiment:
     """The federation of a spec, to be trained by both rules."""
     chosen = settings(spec)
     name = ", ".join(f"{key} {value}" for key, value in spec.items() if key != "seed")
@@ -42,7 +42,7 @@ def experiment(spec: dict[str, object]) -> Experiment:
     return chosen.model_copy(update={"name": name, "methods": METHODS, "seeds": SEEDS, "data": data})
 
 
-def train(spec: dict[str, object], out: Path) -> str:
+def train(spec: Spec, out: Path) -> str:
     """Runs every method and seed of one federation that is not finished."""
     chosen = experiment(spec)
     todo = [cell for cell in cells(chosen, out / chosen.name.replace(", ", "_").replace(" ", "")) if not is_done(cell)]
@@ -87,10 +87,7 @@ def main() -> None:
     if options.table:
         table(options.out)
         return
-    specs = list(grid())
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for done, name in enumerate(pool.map(train, specs, [options.out] * len(specs)), start=1):
-            print(f"{done}/{len(specs)} {name}", flush=True)
+    work_through(train, list(grid()), options.out, options.jobs)
 
 
 if __name__ == "__main__":

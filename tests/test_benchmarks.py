@@ -1,15 +1,17 @@
 """The benchmarks compare like with like: the same models, the same number of steps, the same averages."""
 
+import json
 import sys
 
+import benchmarks.__main__
 import pytest
 import torch
-from benchmarks import systems
+from benchmarks import cost, flower, memory, start, systems, workers
 from benchmarks.entries import ways_of
 from benchmarks.race import Entry, race
 from benchmarks.systems import fedpca, fedpca_hs, limit, naive
 from benchmarks.table import table
-from benchmarks.workloads import WORKLOADS, Workload, data_of, fit, model_of, optimizer_of
+from benchmarks.workloads import WORKLOADS, Workload, cores, data_of, fit, model_of, optimizer_of
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from fedpca.models.build import build
@@ -117,3 +119,74 @@ def test_the_table_has_a_row_for_each_way_and_a_line_for_each_other_figure():
     assert rows[1] == ["W3", "fluke", "1x2", "broke:", "no", "module"]
     assert rows[2][:2] == ["W4-100", "fedpca"]
     assert rows[4:] == [["W4,", "growth:", "1.1"], ["W5,", "W1:", "2.1"]]
+
+
+TINY = {"tiny": ("mlp", (1, 8, 8), 4, 6)}  # model, shape, clients, images each
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """The JSON that `python -m benchmarks WORDS --json` prints, in this process."""
+
+    def called(*words: str) -> dict:
+        monkeypatch.setattr(sys, "argv", ["benchmarks", *words, "--json"])
+        benchmarks.__main__.main()
+        return json.loads(capsys.readouterr().out)
+
+    return called
+
+
+def test_workers_are_compared_with_one(call, monkeypatch):
+    monkeypatch.setattr(workers, "WORKLOADS", TINY)
+    monkeypatch.setattr(workers, "REPEATS", 1)
+    ratios = call("workers")["workers"]["tiny"]
+    assert ratios.keys() == {"threads", "processes"}
+    assert min(ratios.values()) > 0
+
+
+def test_the_cost_of_a_round_is_measured_part_by_part(call, monkeypatch):
+    monkeypatch.setattr(cost, "WORKLOADS", TINY)
+    monkeypatch.setattr(workers, "REPEATS", 1)
+    ratios = call("cost")["cost"]["tiny"]
+    assert ratios["fedavg"] == 1
+    assert len(ratios) == 6
+    assert min(ratios.values()) > 0
+
+
+def test_memory_is_that_of_a_process(call, monkeypatch):
+    monkeypatch.setattr(memory, "COUNTS", (2, 4))
+    monkeypatch.setattr(memory, "RULES", ("median",))
+    monkeypatch.setattr(memory, "MODEL_OF_RULES", "mlp")
+    monkeypatch.setattr(memory, "CLIENTS_OF_RULES", 3)
+    found = call("memory", "rules")
+    assert found["memory"]["2 clients, MB"] > 50  # PyTorch alone
+    assert found["memory"]["4 over 2"] == pytest.approx(1, abs=0.2)
+    assert found["rules"]["median, MB"] > 50
+
+
+def test_the_start_takes_longer_than_importing_pytorch(call, monkeypatch):
+    monkeypatch.setattr(start, "REPEAT", 1)
+    figures = call("start")["start"]
+    assert figures["first_round_s"] > figures["import_torch_s"] > 0
+
+
+def test_speed_is_measured_against_the_limit(call):
+    found = call("speed", "--workloads", "W3", "--repeat", "1", "--max-wait", "0")
+    assert found["machine"]["cores"] == cores()
+    assert found["W3"]["ratio_to_limit"] > 0
+    assert found["W3"]["ways"]["fedpca"]["moved"] == pytest.approx(found["W3"]["ways"]["naive 1x1"]["moved"], rel=1e-3)
+
+
+def test_flower_and_fedpca_take_turns(call, monkeypatch):
+    monkeypatch.setattr(flower, "SITES", 2)
+    monkeypatch.setattr(flower, "TURNS", 1)
+    figures = call("flower")["flower"]
+    assert figures["train_to_fedavg"] > 0
+    traffic = figures["bytes_per_site_and_round"]
+    assert traffic["fedpca, report and training"] < 1.01 * traffic["flower_fedavg, training and evaluation"]
+
+
+def test_unknown_names_are_refused_with_what_there_is(call, capsys):
+    with pytest.raises(SystemExit):
+        call("speeds")
+    assert "there is no benchmark speeds; there are workers, memory" in capsys.readouterr().err

@@ -53,7 +53,7 @@ def test_by_a_name_that_a_package_registers(elsewhere: Path):
     registered = elsewhere / "trimmed-1.0.dist-info"
     registered.mkdir()
     (registered / "METADATA").write_text("Metadata-Version: 2.1\nName: trimmed\nVersion: 1.0\n")
-    (registered / "entry_points.txt").write_text("[fedpca.methods.build]\ntrimmed-mean = trimmed_mean:trimmed_mean\n")
+    (registered / "entry_points.txt").write_text("[fedpca.methods]\ntrimmed-mean = trimmed_mean:trimmed_mean\n")
     done = fedpca("run", "digits", "--method", "fedavg+trimmed-mean", *FEW, "--out", "runs", cwd=elsewhere)
     assert "fedavg+trimmed-mean" in done.stdout
     assert "trimmed-mean  " in fedpca("list", "methods", cwd=elsewhere).stdout
