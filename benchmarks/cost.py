@@ -13,7 +13,8 @@ from fedpca.models.build import build
 from fedpca.models.flat import params_of
 from fedpca.parts.client.step import descend
 from fedpca.settings.experiment import check_experiment
-from fedpca.simulate.clients import InProcess, Workers
+from fedpca.simulate.clients import InProcess
+from fedpca.simulate.workers import Workers
 
 WORKLOADS: dict[str, tuple[str, tuple[int, int, int], int, int]] = {  # model, shape, clients, images each
     "digits, cnn-small, 20 x 72": ("cnn-small", (1, 8, 8), 20, 72),

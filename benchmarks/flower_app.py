@@ -76,12 +76,11 @@ def plain(message: Message, context: Context) -> Message:
 @server.main()
 def main(grid: Grid, context: Context) -> None:
     """Turns of one exchange each, the order changing; the figures go to the file that the run config names."""
-    from fedpca.core import Order
+    from fedpca.core import NOBODY, Order
     from fedpca.flower.clients import OverFlower
     from fedpca.flower.server_app import Begun, clients_of, meet
     from fedpca.models.build import build
     from fedpca.models.flat import layout_of, params_of
-    from fedpca.parts.server.diagnose import NOBODY
     from fedpca.sites.settings import read_run_config
 
     config = dict(context.run_config)

@@ -14,7 +14,8 @@ from fedpca.methods.build import compose
 from fedpca.models.build import build
 from fedpca.models.flat import params_of
 from fedpca.settings.experiment import check_experiment
-from fedpca.simulate.clients import InProcess, Workers
+from fedpca.simulate.clients import InProcess
+from fedpca.simulate.workers import Workers
 
 name, model, clients, images, side, rounds = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
 rng = torch.Generator().manual_seed(0)

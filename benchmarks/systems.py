@@ -64,7 +64,8 @@ def fedpca(workload: Workload, name: str = "fedavg") -> Iterator[Weights]:
     from fedpca.models.build import build
     from fedpca.models.flat import params_of
     from fedpca.settings.experiment import check_experiment
-    from fedpca.simulate.clients import InProcess, Workers
+    from fedpca.simulate.clients import InProcess
+    from fedpca.simulate.workers import Workers
 
     training = {"lr": LR, "momentum": MOMENTUM, "weight_decay": DECAY, "batch": workload.batch}
     table = {"model": {"name": workload.model}, "training": training, "method": {"fedpca-hs": {"warmup": 0}}}

@@ -11,13 +11,15 @@ from concurrent.futures import ProcessPoolExecutor
 import torch
 
 from fedpca.core import ClientId, Net, Order, Params, Server, Shard, Site, Update, Verdict
-from fedpca.loop import answer_train, play_round
+from fedpca.loop import play_round
 from fedpca.methods.build import compose
 from fedpca.models.build import build
 from fedpca.models.flat import load, params_of
 from fedpca.rng import stream
 from fedpca.settings.experiment import Experiment, check_experiment
-from fedpca.simulate.clients import InProcess, Workers
+from fedpca.simulate.answer import answer_train
+from fedpca.simulate.clients import InProcess
+from fedpca.simulate.workers import Workers
 
 REPEATS = 5
 WORKLOADS: dict[str, tuple[str, tuple[int, int, int], int, int]] = {  # model, shape, clients, images each

@@ -25,7 +25,8 @@ from fedpca.parts.client.report import PerformanceAndCapacity, passes
 from fedpca.parts.client.select import NothingOfTheMislabeled
 from fedpca.runs.folder import write_whole
 from fedpca.settings.experiment import Experiment, check_experiment
-from fedpca.simulate.clients import InProcess, Workers
+from fedpca.simulate.clients import InProcess
+from fedpca.simulate.workers import Workers
 from studies.jobs import Spec, work_through
 
 WARMUP, ROUNDS = 10, 25

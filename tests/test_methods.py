@@ -23,7 +23,8 @@ from fedpca.runs.evaluate import identification
 from fedpca.settings.catalogue import METHODS, FedPCASettings
 from fedpca.settings.experiment import Experiment, check_experiment
 from fedpca.settings.names import is_simple
-from fedpca.simulate.clients import InProcess, Workers
+from fedpca.simulate.clients import InProcess
+from fedpca.simulate.workers import Workers
 
 ROUNDS, WARMUP = 9, 4
 WARMING = [name for name in METHODS if name.startswith("fedpca") or name.endswith("+d")]

@@ -41,7 +41,8 @@ from fedpca.settings.catalogue import (
     WithoutFairnessSettings,
 )
 from fedpca.settings.experiment import Experiment, check_experiment
-from fedpca.simulate.clients import InProcess, Workers
+from fedpca.simulate.clients import InProcess
+from fedpca.simulate.workers import Workers
 from tests.test_methods import ROUNDS, WARMUP, easy, same, servers
 
 FIRST, SECOND = 3, 3  # rounds of FedCorr's stages here

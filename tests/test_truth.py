@@ -12,7 +12,8 @@ from fedpca.methods.build import compose
 from fedpca.models.build import build
 from fedpca.models.flat import params_of
 from fedpca.settings.experiment import Experiment
-from fedpca.simulate.clients import InProcess, Workers
+from fedpca.simulate.clients import InProcess
+from fedpca.simulate.workers import Workers
 
 
 def reachable(start: object) -> list[object]:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from fedpca.parts.server.robust import PerCoordinate
     from fedpca.settings.base import Settings
     from fedpca.settings.experiment import Experiment, read_experiment, read_settings
-    from fedpca.simulate.clients import InProcess, Workers
+    from fedpca.simulate.clients import InProcess
+    from fedpca.simulate.workers import Workers
 
 _HOMES = {
     "settings.base": ("Settings",),
@@ -31,7 +32,8 @@ _HOMES = {
     "models.build": ("build",),
     "models.flat": ("params_of",),
     "settings.experiment": ("Experiment", "read_experiment", "read_settings"),
-    "simulate.clients": ("InProcess", "Workers"),
+    "simulate.clients": ("InProcess",),
+    "simulate.workers": ("Workers",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

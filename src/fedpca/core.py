@@ -18,6 +18,7 @@ ClientId = str
 Group = Literal["common", "rare", "mislabeled"]
 Report = Mapping[str, float | list[float]]  # what a client tells the server; one to one with a Flower MetricRecord
 Weights = Mapping[ClientId, float]  # share of each client in an aggregation; they sum to 1
+AT_ONCE = 1 << 17  # numbers of several states
 LABELS = "labels"  # in a client's memory: its corrected labels, in place of the given ones from then on
 
 
@@ -32,6 +33,16 @@ class Params:
     buffers: Tensor  # (B,) float: batch-norm means and variances; averaged like weights, never stepped
     counters: Tensor  # (I,) int64: batch counters
     lengths: tuple[int, ...] = field(default=(), kw_only=True)  # entries of each tensor: of the weights, of the buffers
+
+    @property
+    def vectors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Weights, buffers and counters."""
+        return self.weights, self.buffers, self.counters
+
+    @property
+    def states_at_once(self) -> int:
+        """How many states of this size to work on in one operation, so that Python's cost is spread; large ones: 1."""
+        return max(1, AT_ONCE // max(1, len(self.weights) + len(self.buffers)))
 
 
 def as_they_are(images: Tensor) -> Tensor:
@@ -96,6 +107,7 @@ class Verdict:
         return changed
 
 
+NOBODY = Verdict()  # of whom nothing is known yet
 Diagnosis = Mapping[ClientId, Verdict]  # all that the server remembers besides the weights
 
 

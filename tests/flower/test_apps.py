@@ -35,7 +35,8 @@ from fedpca.models.flat import layout_of
 from fedpca.results.read.runs import find_runs
 from fedpca.results.tables.rows import tabulate
 from fedpca.settings.experiment import Experiment, check_experiment
-from fedpca.simulate.clients import InProcess, Workers
+from fedpca.simulate.clients import InProcess
+from fedpca.simulate.workers import Workers
 from fedpca.sites.one_exchange import in_one_exchange
 from fedpca.sites.settings import Deployment, read_run_config
 from tests.flower.grid import Loopback

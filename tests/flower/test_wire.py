@@ -29,12 +29,14 @@ from fedpca.flower.wire import (
     update_from_records,
     update_to_records,
 )
-from fedpca.loop import answer_report, answer_train, play
+from fedpca.loop import play
 from fedpca.methods.build import compose
 from fedpca.models.build import build
 from fedpca.models.flat import Layout, layout_of, params_of
 from fedpca.settings.catalogue import METHODS
-from fedpca.simulate.clients import InProcess, Workers, site_for
+from fedpca.simulate.answer import answer_report, answer_train, site_for
+from fedpca.simulate.clients import InProcess
+from fedpca.simulate.workers import Workers
 from tests.test_methods import ROUNDS, easy, same
 
 VECTORS = ("weights", "buffers", "counters")

@@ -4,7 +4,7 @@ from torch import nn
 
 from fedpca.core import Params
 from fedpca.models.build import build
-from fedpca.models.flat import fault, flatten, layout_of, load, params_of
+from fedpca.models.flat import flatten, layout_of, load, params_of
 
 
 def with_batch_norm() -> nn.Module:
@@ -96,17 +96,6 @@ def test_foreign_tensors_are_refused_by_name(change, words: str):
     change(tensors)
     with pytest.raises(ValueError, match=words):
         layout.params(tensors)
-
-
-def test_faults_are_named():
-    good = Params(torch.ones(3), torch.ones(2), torch.ones(1, dtype=torch.int64))
-    assert fault(good, good) is None
-    assert "not finite" in (
-        fault(Params(torch.tensor([1.0, float("nan"), 0]), good.buffers, good.counters), good) or ""
-    )
-    assert "not finite" in (fault(Params(good.weights, torch.tensor([1.0, float("inf")]), good.counters), good) or "")
-    assert "(4,)" in (fault(Params(torch.ones(4), good.buffers, good.counters), good) or "")
-    assert "float64" in (fault(Params(torch.ones(3).double(), good.buffers, good.counters), good) or "")
 
 
 def test_buffers_that_are_not_part_of_the_state_stay_apart():

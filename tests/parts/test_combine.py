@@ -12,7 +12,7 @@ from fedpca.core import LABELS, Method, Order, Outcome, Params, Samples, Site, S
 from fedpca.data.datasets import load
 from fedpca.data.federation import Federation, federate
 from fedpca.errors import UserError
-from fedpca.loop import settled
+from fedpca.loop import with_outcome
 from fedpca.methods import build as methods
 from fedpca.methods.build import base, compose, single
 from fedpca.methods.combine import plus
@@ -200,7 +200,7 @@ def test_a_rule_without_weights_leaves_the_mixture_without():
 def test_each_side_finds_its_own_weights_and_notes_again():
     one = Outcome(state(1), {"a": 0.3}, {"a": {"share": 2.0}})
     whole = Outcome(state(2), {"a": 0.5}, sides={"one": one, "two": Outcome(state(3), {"a": 0.7})})
-    verdict = settled({"a": Verdict(notes={"mine": 1.0})}, whole)["a"]
+    verdict = with_outcome({"a": Verdict(notes={"mine": 1.0})}, whole)["a"]
     assert (verdict.weight, verdict.notes) == (0.5, {"mine": 1.0})
     assert (verdict.sides["one"].weight, verdict.sides["one"].notes) == (0.3, {"share": 2.0})
     assert (verdict.sides["two"].weight, verdict.sides["two"].notes) == (0.7, {})

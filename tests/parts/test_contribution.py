@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedpca.core import Diagnosis, Order, Outcome, Params, Site, Update, Verdict, When
-from fedpca.loop import settled
+from fedpca.loop import with_outcome
 from fedpca.models.flat import flatten, load, params_of
 from fedpca.parts.client.contribution import FULL, accuracy_without_own, balanced_accuracy, keep_state, without
 from fedpca.parts.server.aggregate import WithoutTheMislabeled
@@ -44,7 +44,7 @@ def history(rule: ByContribution, steps_by_round, scores_by_round, order=None) -
         told = {str(i): {"others": float(scores[i])} for i in order} if scores else {}
         diagnosis = remember(diagnosis, told, When(1, 1))
         outcome = folded(rule, {str(i): state(steps[i]) for i in order}, diagnosis)
-        diagnosis = settled(diagnosis, outcome)
+        diagnosis = with_outcome(diagnosis, outcome)
         shares.append({str(i): outcome.weights[str(i)] for i in range(len(steps))})
     return shares
 
@@ -169,10 +169,10 @@ def test_who_trained_on_nothing_has_no_notes():
 
 def test_a_dropped_client_has_no_share_and_its_history_stands_still():
     states = {str(i): state(step) for i, step in enumerate([*THREE, (2.0, -1.0)])}
-    before = settled({}, folded(ByContribution(), states))
+    before = with_outcome({}, folded(ByContribution(), states))
     accused = {c: replace(v, group="mislabeled" if c == "3" else "common") for c, v in before.items()}
     outcome = folded(WithoutTheMislabeled(ByContribution()), states, accused)
-    after = settled(accused, outcome)
+    after = with_outcome(accused, outcome)
     assert outcome.weights["3"] == 0
     assert sum(outcome.weights.values()) == pytest.approx(1)
     assert after["3"].notes == {**before["3"].notes, "absent": 1.0}

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from fedpca.core import LABELS, Net, Order, Site, Verdict, When
 from fedpca.models.build import build
-from fedpca.parts import relabel as module
+from fedpca.parts.client import relabel as module
 from fedpca.parts.client.distance import class_losses
 from fedpca.parts.client.relabel import (
     MOST,

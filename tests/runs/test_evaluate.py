@@ -11,7 +11,7 @@ from fedpca.models.build import build
 from fedpca.models.flat import params_of
 from fedpca.runs.evaluate import evaluate, identification, weight_shares
 from fedpca.runs.metrics import METRICS, Metric, Predictions, check_metric, measure, shown_metrics
-from fedpca.simulate.clients import Workers
+from fedpca.simulate.workers import Workers
 
 PROBS = np.array([[0.7, 0.2, 0.1], [0.4, 0.5, 0.1], [0.3, 0.4, 0.3], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6], [0.5, 0.1, 0.4]])
 HITS = Metric("hits", "hits", "hits", lambda predictions: float(predictions.hits.mean()))

@@ -24,10 +24,10 @@ from fedpca.flower.wire import (
     site_to_records,
     update_to_records,
 )
-from fedpca.loop import answer_report, answer_train
 from fedpca.methods.build import compose
 from fedpca.models.flat import layout_of
-from fedpca.simulate.clients import Workers, site_for
+from fedpca.simulate.answer import answer_report, answer_train, site_for
+from fedpca.simulate.workers import Workers
 from fedpca.sites.data import Bring, BuildModel, LoadData, Local, own_folder, own_functions
 from fedpca.sites.memory import identity, recall, remember
 from fedpca.sites.one_exchange import in_one_exchange

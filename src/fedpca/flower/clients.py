@@ -10,7 +10,7 @@ from typing import TypeVar
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
-from fedpca.core import ClientId, Failure, Method, Order, Params, Recipe, Report, Update
+from fedpca.core import NOBODY, ClientId, Failure, Method, Order, Params, Recipe, Report, Update
 from fedpca.errors import WireError
 from fedpca.flower.roster import POLL, Roster, reason
 from fedpca.flower.wire import (
@@ -23,7 +23,6 @@ from fedpca.flower.wire import (
 )
 from fedpca.models.flat import Layout
 from fedpca.parts.client.select import NothingOfTheMislabeled
-from fedpca.parts.server.diagnose import NOBODY
 
 REPORT, TRAIN, EVALUATE = "query.report", "train", "evaluate"
 Answer = TypeVar("Answer")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from math import isfinite, prod
+from math import prod
 
 import torch
 from torch import Tensor, nn
 
 from fedpca.core import Net, Params, as_they_are
-
-TOGETHER = 1 << 17  # numbers
 
 
 @dataclass(frozen=True)
@@ -112,45 +110,6 @@ def params_of(net: Net) -> Params:
     """A copy of a model's state, on the CPU."""
     vectors = (net.weights.detach(), net.buffers, net.counters)
     return Params(*(vector.to("cpu", copy=True) for vector in vectors), lengths=net.lengths)
-
-
-def vectors_of(params: Params) -> tuple[Tensor, Tensor, Tensor]:
-    """The three vectors of a state."""
-    return params.weights, params.buffers, params.counters
-
-
-def at_once(like: Params) -> int:
-    """How many states of this size to work on in one operation, so that Python's cost is spread: of large ones one."""
-    return max(1, TOGETHER // max(1, len(like.weights) + len(like.buffers)))
-
-
-def sound(states: Sequence[Params], like: Params) -> bool:
-    """Whether no state has a `fault`; False may also be said of good ones whose sum overflows."""
-    return all(
-        vector.shape == other.shape and vector.dtype == other.dtype
-        for state in states
-        for vector, other in zip(vectors_of(state), vectors_of(like), strict=True)
-    ) and all(
-        isfinite(torch.stack(vectors).sum().item())
-        for vectors in ([state.weights for state in states], [state.buffers for state in states])
-        if vectors and vectors[0].numel()
-    )
-
-
-def fault(params: Params, like: Params) -> str | None:
-    """What makes a state unusable beside another: a foreign shape, or a value that is not finite; else None."""
-    for part in ("weights", "buffers", "counters"):
-        came, needed = getattr(params, part), getattr(like, part)
-        if came.shape != needed.shape or came.dtype != needed.dtype:
-            return f"its {part} are {came.dtype} {tuple(came.shape)}, not {needed.dtype} {tuple(needed.shape)}"
-        if came.is_floating_point() and not _finite(came):
-            return f"its {part} are not finite"
-    return None
-
-
-def _finite(vector: Tensor) -> bool:
-    """Whether every entry is finite; their sum tells in one pass, unless it overflows."""
-    return vector.numel() == 0 or isfinite(vector.sum().item()) or bool(vector.isfinite().all())
 
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:

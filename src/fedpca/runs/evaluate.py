@@ -10,7 +10,7 @@ from fedpca.core import ClientId, Diagnosis, Net, Params, Shard, Weights
 from fedpca.data.federation import Truth
 from fedpca.models.flat import load
 from fedpca.runs.metrics import Floats, Predictions, measure
-from fedpca.simulate.clients import Workers
+from fedpca.simulate.workers import Workers
 
 BATCH = 128  # test images per pass, as in reports
 

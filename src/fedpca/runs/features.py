@@ -11,7 +11,7 @@ from torch import Tensor
 from fedpca.core import ClientId, Net, Params, Shard
 from fedpca.models.flat import load
 from fedpca.rng import stream
-from fedpca.simulate.clients import Workers
+from fedpca.simulate.workers import Workers
 
 FEATURES = "features.safetensors"
 BATCH = 128  # images per pass, as in tests

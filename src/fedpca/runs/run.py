@@ -31,7 +31,8 @@ from fedpca.runs.scores import fairness_robustness, headline
 from fedpca.settings.experiment import EvaluationSettings, Experiment, leaves, read_experiment, write_experiment
 from fedpca.simulate.backbone import with_features
 from fedpca.simulate.batched import SIZE, SMALL, can_team
-from fedpca.simulate.clients import InProcess, Workers
+from fedpca.simulate.clients import InProcess
+from fedpca.simulate.workers import Workers
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from fedpca.models.build import build
 from fedpca.models.pretrained import imagenet, user_folder
 from fedpca.settings.catalogue import Pretrained
 from fedpca.settings.experiment import ModelSettings
-from fedpca.simulate.clients import Workers
+from fedpca.simulate.workers import Workers
 
 Progress = Callable[[int, int], None]
 FORMAT = 1  # of an entry; counted up when the same images would be given other features

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from fedpca.core import Net, Params, ReportPart, Samples, Site, Train, Update
+from fedpca.core import Net, Params, Recipe, Report, ReportPart, Samples, Site, Train, Update
 from fedpca.models.device import to_device
 from fedpca.models.flat import load, params_of
 from fedpca.parts.client.augment import unblended, unchanged
 from fedpca.parts.client.loss import LogitAdjusted, cross_entropy, log_prior
 from fedpca.parts.client.report import PerformanceAndCapacity, whole
-from fedpca.parts.client.select import all_rows
+from fedpca.parts.client.select import ConfidentOfTheMislabeled, all_rows
 from fedpca.parts.client.step import TINY, GapGuided, descend, grown
 from fedpca.parts.client.train import Descent, LocalTraining, nothing
 from fedpca.parts.sides import unsided
@@ -249,3 +249,20 @@ def _rise(stack: Stack, slope: Callable[[], Tensor], step: GapGuided, radius: fl
     length = risen.norm(dim=1, keepdim=True)
     along = (plain * risen).sum(dim=1, keepdim=True) / (length * (length + TINY)).clamp_min(TINY**2)
     risen.mul_(1 + step.alpha * along).sub_(plain, alpha=step.alpha)
+
+
+@torch.no_grad()
+def answer_report_together(recipe: Recipe, sites: Sequence[Site]) -> list[Report]:
+    """What each of several clients says; they share the model, which holds the global weights."""
+    assert isinstance(recipe.report, PerformanceAndCapacity), "see `can_report_together`"
+    return recipe.report.of_many(sites)
+
+
+def answer_train_together(recipe: Recipe, sites: Sequence[Site]) -> list[Update]:
+    """What each of several clients sends, trained as one; they share the model, which holds the global weights."""
+    assert isinstance(recipe.train, LocalTraining), "see `can_team`"
+    with torch.no_grad():
+        select = recipe.select
+        many = select.of_many(sites) if type(select) is ConfidentOfTheMislabeled else map(select, sites)
+        samples = list(many)
+    return train_team(recipe.train, sites[0].net, sites, samples)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from fedpca.core import Aggregate, ClientId, Diagnosis, Fold, Outcome, Params, Update
-from fedpca.models.flat import at_once, vectors_of
 from fedpca.parts.server.weigh import Count, Weigh
 
 
@@ -119,11 +118,11 @@ class Sums:
     """Several weighted sums of the same states, in double precision; small states are added some at a time."""
 
     def __init__(self, like: Params, count: int) -> None:
-        self.totals = [torch.zeros(count, len(vector), dtype=torch.float64) for vector in vectors_of(like)]
-        self.most = at_once(like)
+        self.totals = [torch.zeros(count, len(vector), dtype=torch.float64) for vector in like.vectors]
+        self.most = like.states_at_once
         self.waiting: list[tuple[Params, tuple[float, ...]]] = []
         rows = self.most if self.most > 1 else 0
-        self.room = [torch.empty(rows, len(vector), dtype=torch.float64) for vector in vectors_of(like)]
+        self.room = [torch.empty(rows, len(vector), dtype=torch.float64) for vector in like.vectors]
 
     def add(self, state: Params, weights: tuple[float, ...]) -> None:
         """Takes a state in, with its weight in each of the sums."""
@@ -140,7 +139,7 @@ class Sums:
 
     def _settle(self) -> None:
         """Adds what waits: the same states at a time whoever runs this, so that the digits are the same too."""
-        states, weights = [vectors_of(state) for state, _ in self.waiting], [weights for _, weights in self.waiting]
+        states, weights = [state.vectors for state, _ in self.waiting], [weights for _, weights in self.waiting]
         self.waiting = []
         for total, room, *vectors in zip(self.totals, self.room, *states, strict=True):
             if len(vectors) > 1 and len(vectors[0]):

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from fedpca.core import ClientId, Diagnose, Diagnosis, Group, Report, Verdict, When
+from fedpca.core import NOBODY, ClientId, Diagnose, Diagnosis, Group, Report, Verdict, When
 from fedpca.parts.server.identify import Finding, Identify
-
-NOBODY = Verdict()  # of whom nothing is known yet
 
 
 def remember(diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:

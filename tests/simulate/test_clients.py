@@ -12,7 +12,8 @@ from fedpca.models.build import build
 from fedpca.models.flat import params_of
 from fedpca.parts.client.report import mean_loss
 from fedpca.settings.experiment import Experiment
-from fedpca.simulate.clients import InProcess, Workers
+from fedpca.simulate.clients import InProcess
+from fedpca.simulate.workers import Workers
 
 
 def final(federation: Federation, recipe: Recipe, workers: int, model: str = "cnn-small", rounds: int = 3) -> Server:

@@ -19,7 +19,8 @@ from fedpca.parts.client.train import LocalTraining
 from fedpca.settings.experiment import Experiment, check_experiment
 from fedpca.simulate import batched as team
 from fedpca.simulate.batched import can_team, layers_of
-from fedpca.simulate.clients import InProcess, Workers
+from fedpca.simulate.clients import InProcess
+from fedpca.simulate.workers import Workers
 
 SIZES = [18, 18, 17, 40, 1, 2, 33, 17]  # the last batch may be short, of one, or the only one
 
@@ -71,7 +72,9 @@ def test_teams_and_so_the_bits_do_not_depend_on_the_number_of_workers(monkeypatc
 def test_the_team_is_really_used(monkeypatch):
     calls: list[int] = []
     real = team.train_team
-    monkeypatch.setattr("fedpca.loop.train_team", lambda *given: calls.append(len(given[2])) or real(*given))
+    monkeypatch.setattr(
+        "fedpca.simulate.batched.train_team", lambda *given: calls.append(len(given[2])) or real(*given)
+    )
     played(settings(), "fedavg", True, rounds=1)
     played(settings(), "fedavg", False, rounds=1)
     assert calls == [len(SIZES)]
