@@ -32,7 +32,7 @@ def worst(runs: Sequence[Run]) -> dict[int, float]:
 
 
 def difference(scores: Scores, one: str, other: str) -> str:
-    """One's worst accuracy less the other's: mean and deviation over the seeds, and what that says."""
+    """One's worst accuracy minus the other's: mean and deviation over the seeds, and what that says."""
     both = sorted(scores[one].keys() & scores[other].keys())
     gains = [scores[one][seed] - scores[other][seed] for seed in both]
     spread = stdev(gains) if len(gains) > 1 else float("nan")
@@ -41,7 +41,7 @@ def difference(scores: Scores, one: str, other: str) -> str:
 
 
 def dispersion_gap(runs: Sequence[Run]) -> tuple[float, float]:
-    """Dispersion of common clients less that of rare ones: as reported, and as the weights imply it; last rounds."""
+    """Dispersion of common clients minus that of rare ones: as reported, and as the weights imply it; last rounds."""
     reported, implied = [], []
     for run in runs:
         rare, wrong = set(run.about["rare"]), set(run.about["mislabeled"])
@@ -72,15 +72,15 @@ def tell(runs: Sequence[Run]) -> None:
     print(title(runs))
     best = max((m for m in RIVALS if m in scores), key=lambda m: fmean(scores[m].values()))
     for method in (m for m in OURS if m in scores):
-        print(f"  {method} less the best rival, {best}: {difference(scores, method, best)}")
+        print(f"  {method} minus the best rival, {best}: {difference(scores, method, best)}")
         for part in (m for m in ABLATIONS if m in scores):
-            print(f"  {method} less {part}: {difference(scores, method, part)}")
+            print(f"  {method} minus {part}: {difference(scores, method, part)}")
     for fair in (m for m in FAIR if m in scores and f"{m}+d" in scores):
-        print(f"  {fair}+d less {fair}: {difference(scores, f'{fair}+d', fair)}")
+        print(f"  {fair}+d minus {fair}: {difference(scores, f'{fair}+d', fair)}")
     if "fedpca-d" in of:
         reported, implied = dispersion_gap(of["fedpca-d"])
         print(
-            f"  dispersion of common less rare clients: {reported:.2f} reported, {implied:.2f} implied by the weights"
+            f"  dispersion of common minus rare clients: {reported:.2f} reported, {implied:.2f} implied by the weights"
         )
 
 
