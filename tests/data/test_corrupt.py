@@ -1,16 +1,25 @@
 import colorsys
-from typing import get_args
 
 import numpy as np
 import pytest
 
-from fedpca.data.corrupt import constant, corrupt
-from fedpca.settings.catalogue import Corruption
+from fedpca.data import corrupt as module
+from fedpca.data.corrupt import CORRUPTIONS, Corruption, check_corruption
+from fedpca.errors import SettingsError
+from fedpca.settings.experiment import RareSettings
 
-KINDS = get_args(Corruption)
+KINDS = list(CORRUPTIONS.own)
 NOISES = [kind for kind in KINDS if kind.endswith("_noise")]
 BLURS = [kind for kind in KINDS if kind.endswith("_blur")]
 EVERY = [(kind, severity, table) for kind in KINDS for severity in range(1, 6) for table in ("imagenet", "cifar")]
+
+
+def corrupt(images, kind, amount, rng, **further):
+    return module.corrupt(images, CORRUPTIONS[kind], amount, rng, **further)
+
+
+def constant(kind, severity, table):
+    return CORRUPTIONS[kind].constant(severity, table)
 
 
 def rng(seed=0):
@@ -217,7 +226,7 @@ def test_jpeg_keeps_the_colours_in_their_channels():
 
 
 def test_grey_images_have_no_saturation():
-    with pytest.raises(ValueError, match="saturate needs colour images; these have 1 channel"):
+    with pytest.raises(ValueError, match="saturate needs images of 3 channels, got 1: choose another corruption"):
         corrupt(photographs(channels=1), "saturate", (2, 0), rng())
 
 
@@ -227,19 +236,19 @@ def test_other_numbers_of_channels_are_for_noise_only(kind):
     if kind in NOISES:
         assert corrupt(images, kind, 0.3, rng()).shape == images.shape
     else:
-        with pytest.raises(ValueError, match=f"{kind} needs images of 1 or 3 channels; these have 4: choose"):
+        with pytest.raises(ValueError, match=f"{kind} needs images of (1 or )?3 channels, got 4: choose"):
             corrupt(images, kind, constant(kind, 1, "cifar"), rng())
 
 
 @pytest.mark.parametrize("images", [np.zeros((2, 3, 4, 4)), np.zeros((3, 4, 4), np.uint8)])
 def test_images_of_another_form_are_refused(images):
-    with pytest.raises(ValueError, match=r"must be uint8 \(N, C, H, W\), but are (float64|uint8) \("):
+    with pytest.raises(ValueError, match=r"must be uint8 \(N, C, H, W\), got (float64|uint8) \("):
         corrupt(images, "gaussian_noise", 0.1, rng())
 
 
 @pytest.mark.parametrize("severity", [0, 6])
 def test_severities_end_at_five(severity):
-    with pytest.raises(ValueError, match=f"severity of jpeg must be 1 to 5, but is {severity}"):
+    with pytest.raises(SettingsError, match=f"severity of jpeg must be 1 to 5, got {severity}"):
         constant("jpeg", severity, "cifar")
 
 
@@ -249,3 +258,35 @@ def test_constants_are_the_published_ones():
     assert constant("defocus_blur", 5, "cifar") == (1.5, 0.1)
     assert constant("saturate", 5, "imagenet") == (20, 0.2)
     assert constant("jpeg", 1, "cifar") == 80
+
+
+# Settings, and corruptions from elsewhere.
+
+
+@pytest.mark.parametrize(
+    ("rare", "reason"),
+    [
+        ({"corruption": "jpg"}, r"rare.corruption: there is no corruption 'jpg' \(did you mean 'jpeg'\?\)"),
+        ({"corruption": "jpeg", "sigma": 0.1}, "rare.sigma is for gaussian_noise, .*; jpeg takes rare.severity"),
+        ({"corruption": "colorsys:hsv_to_rgb"}, "must be a fedpca.Corruption, got function"),
+        ({"corruption": f"{__name__}:MIRROR", "table": "cifar"}, "rare.table of mirror must be imagenet, got cifar"),
+        ({"corruption": f"{__name__}:MIRROR", "severity": 3}, "rare.severity of mirror must be 1 to 1, got 3"),
+    ],
+)
+def test_settings_that_no_corruption_can_follow_are_refused(rare, reason):
+    with pytest.raises(SettingsError, match=reason):
+        check_corruption(RareSettings(**rare))
+
+
+MIRROR = Corruption("mirror", "left and right exchanged", lambda x, rng, _: x[..., ::-1], {"imagenet": (1,)})
+
+
+def test_a_corruption_of_another_module_is_used():
+    rare = RareSettings(corruption=f"{__name__}:MIRROR", severity=1)
+    check_corruption(rare)
+    images = photographs()
+    assert np.array_equal(corrupt(images, rare.corruption, 1.0, rng()), images[..., ::-1])
+
+
+def test_every_corruption_says_what_it_does():
+    assert all(CORRUPTIONS[name].summary and CORRUPTIONS[name].name == name for name in CORRUPTIONS)

@@ -3,8 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpca.data.noise import flip, mislabeled_clients
+from fedpca.data.noise import NoiseKind, check_noise, flip, mislabeled_clients
+from fedpca.errors import SettingsError
 from fedpca.settings.base import rounded
+from fedpca.settings.experiment import NoiseSettings
 
 CLIENTS = [f"c{number}" for number in range(10)]
 labellings = st.integers(2, 6).flatmap(
@@ -79,7 +81,7 @@ def test_the_same_seed_gives_the_same_labels():
 
 
 def test_one_class_has_no_wrong_label():
-    with pytest.raises(ValueError, match="at least two classes, but there is 1"):
+    with pytest.raises(ValueError, match="at least two classes, got 1"):
         flip([0, 0], 1, 0.5, rng())
 
 
@@ -122,3 +124,16 @@ def test_more_mislabeled_than_common_clients_says_how_many_there_are():
 
 def test_nobody_is_mislabeled_at_share_zero():
     assert mislabeled_clients(CLIENTS, CLIENTS, 0.0, "common", rng()) == ()
+
+
+ZERO = NoiseKind("zero", "always the first class", lambda labels, classes, exclusive, rng: np.zeros_like(labels))
+
+
+def test_a_kind_of_another_module_is_used():
+    check_noise(NoiseSettings(kind=f"{__name__}:ZERO"))
+    assert flip([1, 2, 1], 3, 1.0, rng(), kind=f"{__name__}:ZERO").tolist() == [0, 0, 0]
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(SettingsError, match=r"noise.kind: there is no kind of label noise 'pairs'.*'pair'"):
+        check_noise(NoiseSettings(kind="pairs"))

@@ -131,17 +131,7 @@ def test_an_experiment_runs_on_features(
     assert all(isinstance(spread, float) for spread in last["clients"]["dispersion"])
 
 
-@pytest.mark.parametrize(
-    ("table", "reason"),
-    [
-        (
-            {"model": {"name": "linear", "backbone": "efficientnet-lite0"}, "training": {"augment": "crop-flip"}},
-            r"training.augment = 'crop-flip', but with model.backbone clients have no images to change",
-        ),
-        ({"model": {"name": "cnn-small", "backbone": "efficientnet-lite0"}}, "linear, mlp or .* not to cnn-small"),
-        ({"model": {"name": "linear", "backbone": "resnet"}}, r"model.backbone: input should be .*efficientnet-lite0"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(table: dict[str, object], reason: str):
-    with pytest.raises(SettingsError, match=reason):
+def test_settings_that_do_not_fit_are_refused():
+    table = {"model": {"name": "linear", "backbone": "efficientnet-lite0"}, "training": {"augment": "crop-flip"}}
+    with pytest.raises(SettingsError, match="training.augment = 'crop-flip', but with model.backbone clients have no"):
         check_experiment(table, "file")

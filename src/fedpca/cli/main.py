@@ -152,13 +152,16 @@ def watch(
 
 @app.command("list")
 def list_(
-    what: Annotated[Literal["methods", "datasets", "models", "experiments"], typer.Argument(help="What to list.")],
+    what: Annotated[
+        Literal["methods", "datasets", "models", "corruptions", "experiments"], typer.Argument(help="What to list.")
+    ],
     name: Annotated[
         str | None, typer.Argument(help="A method to describe: its idea, equations, settings, when to use it.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List what a settings file may name; with the name of a method, describe that one."""
+    from fedpca.data.corrupt import CORRUPTIONS
     from fedpca.models.registry import MODELS
     from fedpca.settings import catalogue
 
@@ -169,6 +172,7 @@ def list_(
         "methods": {name: entry.summary for name, entry in _methods().items()},
         "datasets": catalogue.DATASETS,
         "models": {name: model.summary for name, model in MODELS.items()} | OWN_MODEL,
+        "corruptions": {name: CORRUPTIONS[name].summary for name in CORRUPTIONS},
         "experiments": {name: _first_comment(path) for name, path in shipped_experiments().items()},
     }[what]
     if as_json:

@@ -1,92 +1,93 @@
 """Worse copies of images, as by another camera or scanner: eleven corruptions of Hendrycks and Dietterich (ICLR 2019).
 
+A corruption of your own is a `Corruption` that `rare.corruption = "package.module:name"` names, or an entry point of
+the group `fedpca.corruptions`.
+
 Deviation: impulse noise takes one random number a value, not two, so that the same numbers are drawn in any chunks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
-from typing import Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fedpca.errors import DataError
-from fedpca.settings.catalogue import Corruption
+from fedpca.errors import DataError, SettingsError
+from fedpca.settings.experiment import RareSettings
+from fedpca.settings.registry import Registry
 
 Bytes = NDArray[np.uint8]  # (N, C, H, W)
 Floats = NDArray[np.float64]  # (N, C, H, W), in [0, 1]
 Constant = float | tuple[float, ...]
-Table = Literal["imagenet", "cifar"]
-
-# The published constants of severity 1 to 5.
-_CONSTANTS: dict[Table, dict[Corruption, tuple[Constant, ...]]] = {
-    "imagenet": {
-        "gaussian_noise": (0.08, 0.12, 0.18, 0.26, 0.38),  # sigma
-        "shot_noise": (60, 25, 12, 5, 3),  # photons of a white pixel
-        "impulse_noise": (0.03, 0.06, 0.09, 0.17, 0.27),  # share of the values
-        "speckle_noise": (0.15, 0.20, 0.35, 0.45, 0.60),  # sigma, in units of the value
-        "gaussian_blur": (1, 2, 3, 4, 6),  # sigma, pixels
-        "defocus_blur": ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),  # radius, and sigma of the disk's edge
-        "brightness": (0.1, 0.2, 0.3, 0.4, 0.5),  # added to the value of HSV
-        "contrast": (0.4, 0.3, 0.2, 0.1, 0.05),  # share that is kept
-        "saturate": ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),  # factor and summand of the saturation of HSV
-        "jpeg": (25, 18, 15, 10, 7),  # quality
-        "pixelate": (0.6, 0.5, 0.4, 0.3, 0.25),  # share of the side length
-    },
-    "cifar": {
-        "gaussian_noise": (0.04, 0.06, 0.08, 0.09, 0.10),
-        "shot_noise": (500, 250, 100, 75, 50),
-        "impulse_noise": (0.01, 0.02, 0.03, 0.05, 0.07),
-        "speckle_noise": (0.06, 0.10, 0.12, 0.16, 0.20),
-        "gaussian_blur": (0.4, 0.6, 0.7, 0.8, 1),
-        "defocus_blur": ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
-        "brightness": (0.05, 0.10, 0.15, 0.20, 0.30),
-        "contrast": (0.75, 0.50, 0.40, 0.30, 0.15),
-        "saturate": ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
-        "jpeg": (80, 65, 58, 50, 40),
-        "pixelate": (0.95, 0.90, 0.85, 0.75, 0.65),
-    },
-}
 
 _CHUNK = 1 << 20  # values worked on at once: 7 colour images of 224x224, or 8 MB for each intermediate array
 
 
-def constant(kind: Corruption, severity: int, table: Table) -> Constant:
-    """What a severity from 1 to 5 means for one kind, in the published table for large or for 32x32 images."""
-    if not 1 <= severity <= 5:
-        raise DataError(f"the severity of {kind} must be 1 to 5, but is {severity}")
-    return _CONSTANTS[table][kind][severity - 1]
+@dataclass(frozen=True)
+class Corruption:
+    """A way to make images worse, with the constants that a severity stands for."""
+
+    name: str
+    summary: str
+    apply: Callable[..., NDArray[Any]]  # of images (N, C, H, W), a generator and the constants
+    severities: Mapping[str, Sequence[Constant]]  # by `rare.table`: the constants of severity 1, 2, …
+    takes_sigma: bool = False  # `rare.sigma` may stand in place of its constant
+    on_bytes: bool = False  # `apply` works on uint8; else on floats from 0 to 1, which are clipped to that
+    channels: tuple[int, ...] = ()  # that images may have; any, if not given
+
+    def constant(self, severity: int, table: str) -> Constant:
+        """What a severity means in one of the published tables."""
+        if table not in self.severities:
+            raise SettingsError(f"rare.table of {self.name} must be {' or '.join(self.severities)}, got {table}")
+        steps = self.severities[table]
+        if not 1 <= severity <= len(steps):
+            raise SettingsError(f"rare.severity of {self.name} must be 1 to {len(steps)}, got {severity}")
+        return steps[severity - 1]
 
 
 def corrupt(
-    images: Bytes, kind: Corruption, constant: Constant, rng: np.random.Generator, chunk: int = _CHUNK
+    images: Bytes, corruption: Corruption, constant: Constant, rng: np.random.Generator, chunk: int = _CHUNK
 ) -> Bytes:
     """Corrupted copies of uint8 images (N, C, H, W), the same whatever `chunk` is: the values worked on at once."""
-    _check(images, kind)
+    _check_images(images, corruption)
     constants = constant if isinstance(constant, tuple) else (constant,)
-    at_once = max(1, chunk // max(1, images[0].size)) if len(images) else 1
+    count = max(1, chunk // max(1, images[0].size)) if len(images) else 1
     result = np.empty(images.shape, np.uint8)
-    for start in range(0, len(images), at_once):
-        part = slice(start, start + at_once)
-        if kind in _ON_BYTES:
-            result[part] = _ON_BYTES[kind](images[part], *constants)
+    for start in range(0, len(images), count):
+        part = slice(start, start + count)
+        if corruption.on_bytes:
+            result[part] = corruption.apply(images[part], rng, *constants)
         else:
-            values = _ON_FLOATS[kind](images[part] / 255.0, rng, *constants)
+            values = corruption.apply(images[part] / 255.0, rng, *constants)
             result[part] = values.clip(0, 1) * 255  # the published images are truncated, not rounded
     return result
 
 
-def _check(images: Bytes, kind: Corruption) -> None:
+def check_corruption(rare: RareSettings) -> None:
+    """Refuses an unknown corruption, and constants that it does not have."""
+    try:
+        corruption = CORRUPTIONS[rare.corruption]
+    except SettingsError as error:
+        raise SettingsError(f"rare.corruption: {error}") from None
+    if rare.sigma is None:
+        corruption.constant(rare.severity, rare.table)
+    elif not corruption.takes_sigma:
+        takers = ", ".join(name for name, own in CORRUPTIONS.own.items() if own.takes_sigma)
+        raise SettingsError(f"rare.sigma is for {takers}; {rare.corruption} takes rare.severity")
+
+
+def _check_images(images: Bytes, corruption: Corruption) -> None:
     if images.ndim != 4 or images.dtype != np.uint8:
-        raise DataError(f"images to corrupt must be uint8 (N, C, H, W), but are {images.dtype} {images.shape}")
-    channels = images.shape[1]
-    if kind == "saturate" and channels == 1:
-        raise DataError("saturate needs colour images; these have 1 channel: choose another corruption")
-    if channels not in (1, 3) and not kind.endswith("_noise"):
+        raise DataError(f"images to corrupt must be uint8 (N, C, H, W), got {images.dtype} {images.shape}")
+    if corruption.channels and images.shape[1] not in corruption.channels:
+        needed = " or ".join(map(str, corruption.channels))
         raise DataError(
-            f"{kind} needs images of 1 or 3 channels; these have {channels}: choose one of the noise corruptions"
+            f"rare.corruption: {corruption.name} needs images of {needed} channels, got {images.shape[1]}: "
+            "choose another corruption"
         )
 
 
@@ -170,7 +171,7 @@ def _saturate(x: Floats, rng: np.random.Generator, factor: float, summand: float
     return value * (1 - saturation * place)
 
 
-def _jpeg(images: Bytes, quality: float) -> Bytes:
+def _jpeg(images: Bytes, rng: np.random.Generator, quality: float) -> Bytes:
     return np.stack([_through_jpeg(image, int(quality)) for image in images])
 
 
@@ -180,7 +181,7 @@ def _through_jpeg(image: Bytes, quality: int) -> Bytes:
     return _pixels(Image.open(file))
 
 
-def _pixelate(images: Bytes, share: float) -> Bytes:
+def _pixelate(images: Bytes, rng: np.random.Generator, share: float) -> Bytes:
     height, width = images.shape[2:]
     small = max(1, int(width * share)), max(1, int(height * share))
     box = Image.Resampling.BOX
@@ -198,15 +199,91 @@ def _pixels(picture: Image.Image) -> Bytes:
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
-_ON_FLOATS: dict[Corruption, Callable[..., Floats]] = {
-    "gaussian_noise": _gaussian_noise,
-    "shot_noise": _shot_noise,
-    "impulse_noise": _impulse_noise,
-    "speckle_noise": _speckle_noise,
-    "gaussian_blur": _gaussian_blur,
-    "defocus_blur": _defocus_blur,
-    "brightness": _brightness,
-    "contrast": _contrast,
-    "saturate": _saturate,
-}
-_ON_BYTES: dict[Corruption, Callable[..., Bytes]] = {"jpeg": _jpeg, "pixelate": _pixelate}
+GREY_OR_COLOUR = (1, 3)
+PUBLISHED = (
+    Corruption(
+        "gaussian_noise",
+        "noise of the same spread everywhere",
+        _gaussian_noise,
+        {"imagenet": (0.08, 0.12, 0.18, 0.26, 0.38), "cifar": (0.04, 0.06, 0.08, 0.09, 0.10)},  # sigma
+        takes_sigma=True,
+    ),
+    Corruption(
+        "shot_noise",
+        "noise of counted photons",
+        _shot_noise,
+        {"imagenet": (60, 25, 12, 5, 3), "cifar": (500, 250, 100, 75, 50)},  # photons of a white pixel
+    ),
+    Corruption(
+        "impulse_noise",
+        "black and white in place of some values",
+        _impulse_noise,
+        {"imagenet": (0.03, 0.06, 0.09, 0.17, 0.27), "cifar": (0.01, 0.02, 0.03, 0.05, 0.07)},  # share of the values
+    ),
+    Corruption(
+        "speckle_noise",
+        "noise that grows with the value",
+        _speckle_noise,
+        {"imagenet": (0.15, 0.20, 0.35, 0.45, 0.60), "cifar": (0.06, 0.10, 0.12, 0.16, 0.20)},  # sigma / value
+        takes_sigma=True,
+    ),
+    Corruption(
+        "gaussian_blur",
+        "blur by a bell",
+        _gaussian_blur,
+        {"imagenet": (1, 2, 3, 4, 6), "cifar": (0.4, 0.6, 0.7, 0.8, 1)},  # sigma, pixels
+        takes_sigma=True,
+        channels=GREY_OR_COLOUR,
+    ),
+    Corruption(
+        "defocus_blur",
+        "blur by a disk, as of a lens out of focus",
+        _defocus_blur,
+        {  # radius, and sigma of the disk's edge
+            "imagenet": ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),
+            "cifar": ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
+        },
+        channels=GREY_OR_COLOUR,
+    ),
+    Corruption(
+        "brightness",
+        "everything brighter",
+        _brightness,
+        {"imagenet": (0.1, 0.2, 0.3, 0.4, 0.5), "cifar": (0.05, 0.10, 0.15, 0.20, 0.30)},  # added to the value of HSV
+        channels=GREY_OR_COLOUR,
+    ),
+    Corruption(
+        "contrast",
+        "values nearer to their mean",
+        _contrast,
+        {"imagenet": (0.4, 0.3, 0.2, 0.1, 0.05), "cifar": (0.75, 0.50, 0.40, 0.30, 0.15)},  # share that is kept
+        channels=GREY_OR_COLOUR,
+    ),
+    Corruption(
+        "saturate",
+        "paler or stronger colours",
+        _saturate,
+        {  # factor and summand of the saturation of HSV
+            "imagenet": ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
+            "cifar": ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
+        },
+        channels=(3,),
+    ),
+    Corruption(
+        "jpeg",
+        "compressed as JPEG",
+        _jpeg,
+        {"imagenet": (25, 18, 15, 10, 7), "cifar": (80, 65, 58, 50, 40)},  # quality
+        on_bytes=True,
+        channels=GREY_OR_COLOUR,
+    ),
+    Corruption(
+        "pixelate",
+        "fewer, larger pixels",
+        _pixelate,
+        {"imagenet": (0.6, 0.5, 0.4, 0.3, 0.25), "cifar": (0.95, 0.90, 0.85, 0.75, 0.65)},  # share of the side length
+        on_bytes=True,
+        channels=GREY_OR_COLOUR,
+    ),
+)
+CORRUPTIONS = Registry("corruption", Corruption, {own.name: own for own in PUBLISHED}, group="fedpca.corruptions")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedpca.core import ClientId, Shard
 from fedpca.data import split
-from fedpca.data.corrupt import constant, corrupt
+from fedpca.data.corrupt import CORRUPTIONS, corrupt
 from fedpca.data.datasets import Dataset, Part
 from fedpca.data.noise import flip, mislabeled_clients
 from fedpca.errors import DataError
@@ -161,12 +161,13 @@ def _clean_shares(shares: Sequence[float], rare: Sequence[ClientId]) -> dict[Cli
 
 def _corrupted(images: Pixels, rare: RareSettings, clean: float, rng: np.random.Generator) -> Pixels:
     """Images of a rare client: a share stays clean, the rest is corrupted once and for all."""
-    amount = rare.sigma if rare.sigma is not None else constant(rare.corruption, rare.severity, rare.table)
+    kind = CORRUPTIONS[rare.corruption]
+    amount = kind.constant(rare.severity, rare.table) if rare.sigma is None else rare.sigma
     if clean == 0:
-        return corrupt(images, rare.corruption, amount, rng)
+        return corrupt(images, kind, amount, rng)
     spoiled = np.sort(rng.choice(len(images), rounded((1 - clean) * len(images)), replace=False))
     mixed = np.array(images)
-    mixed[spoiled] = corrupt(images[spoiled], rare.corruption, amount, rng)
+    mixed[spoiled] = corrupt(images[spoiled], kind, amount, rng)
     return mixed
 
 

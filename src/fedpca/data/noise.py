@@ -1,15 +1,62 @@
-"""Wrong labels on purpose: which clients have them, and what they become."""
+"""Wrong labels on purpose: which clients have them, and what they become.
 
-from collections.abc import Collection, Sequence
+A kind of your own is a `NoiseKind` that `noise.kind = "package.module:name"` names, or an entry point of the group
+`fedpca.noise_kinds`.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedpca.errors import DataError
+from fedpca.errors import DataError, SettingsError
 from fedpca.settings.base import rounded
+from fedpca.settings.experiment import NoiseSettings
+from fedpca.settings.registry import Registry
 
 Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class NoiseKind:
+    """What labels become when they are made wrong."""
+
+    name: str
+    summary: str
+    replace: Callable[[Labels, int, bool, np.random.Generator], Labels]  # labels, classes, whether all must be wrong
+
+
+def _symmetric(labels: Labels, classes: int, exclusive: bool, rng: np.random.Generator) -> Labels:
+    """Adding U{0..C-1} modulo C draws evenly from all classes, adding U{1..C-1} from all but the present one."""
+    return (labels + rng.integers(1 if exclusive else 0, classes, len(labels))) % classes
+
+
+def _pair(labels: Labels, classes: int, exclusive: bool, rng: np.random.Generator) -> Labels:
+    return (labels + 1) % classes
+
+
+NOISE_KINDS = Registry(
+    "kind of label noise",
+    NoiseKind,
+    {
+        kind.name: kind
+        for kind in (
+            NoiseKind("symmetric", "any other class, all as likely", _symmetric),
+            NoiseKind("pair", "always the next class", _pair),
+        )
+    },
+    group="fedpca.noise_kinds",
+)
+
+
+def check_noise(noise: NoiseSettings) -> None:
+    """Refuses an unknown kind of label noise."""
+    try:
+        NOISE_KINDS[noise.kind]
+    except SettingsError as error:
+        raise SettingsError(f"noise.kind: {error}") from None
 
 
 def flip(
@@ -18,22 +65,18 @@ def flip(
     share: float,
     rng: np.random.Generator,
     mode: Literal["exclusive", "inclusive"] = "exclusive",
-    kind: Literal["symmetric", "pair"] = "symmetric",
+    kind: str = "symmetric",
 ) -> Labels:
     """Labels of which a share were replaced.
 
     exclusive: exactly that share, and each by a wrong class. inclusive: each label by chance, and a symmetric draw is
     from all classes, so that some stay right by luck: share * (C - 1) / C of all are wrong on average.
-    symmetric: every class is as likely. pair: always the next class.
     """
     if classes < 2:
-        raise DataError(f"wrong labels need at least two classes, but there is {classes}: use other data or no noise")
+        raise DataError(f"wrong labels need at least two classes, got {classes}: use other data or no noise")
     given = np.array(labels, dtype=np.int64)
-    picked = _picked(len(given), share, rng, mode)
-    # Adding U{0..C-1} modulo C draws evenly from all classes, adding U{1..C-1} from all but the present one.
-    first = 1 if mode == "exclusive" else 0
-    step = 1 if kind == "pair" else rng.integers(first, classes, len(picked))
-    given[picked] = (given[picked] + step) % classes
+    picked = _pick_rows(len(given), share, rng, mode)
+    given[picked] = NOISE_KINDS[kind].replace(given[picked], classes, mode == "exclusive", rng)
     return given
 
 
@@ -62,7 +105,7 @@ def mislabeled_clients(
     return tuple(pool[place] for place in sorted(rng.choice(len(pool), wanted, replace=False)))
 
 
-def _picked(count: int, share: float, rng: np.random.Generator, mode: str) -> Labels:
+def _pick_rows(count: int, share: float, rng: np.random.Generator, mode: str) -> Labels:
     """Rows whose labels are replaced."""
     if mode == "inclusive":
         return np.flatnonzero(rng.random(count) < share).astype(np.int64)

@@ -13,8 +13,10 @@ from math import isfinite
 from pathlib import Path
 
 from fedpca.core import ClientId, Server
+from fedpca.data.corrupt import check_corruption
 from fedpca.data.datasets import Dataset, load
 from fedpca.data.federation import Federation, federate
+from fedpca.data.noise import check_noise
 from fedpca.errors import RunError
 from fedpca.loop import play
 from fedpca.methods.build import base, compose
@@ -22,6 +24,7 @@ from fedpca.models.build import build
 from fedpca.models.device import require_device
 from fedpca.models.flat import layout_of, params_of
 from fedpca.models.pretrained import weights_of
+from fedpca.models.registry import check_model
 from fedpca.runs import folder as record
 from fedpca.runs.evaluate import evaluate, identification, weight_shares
 from fedpca.runs.features import FEATURES, as_file, features_of
@@ -105,6 +108,9 @@ def prepare(
 ) -> tuple[Dataset, Federation]:
     """The experiment's data, the same for every cell."""
     check_metric(experiment.evaluation.accuracy)
+    check_model(experiment.model)
+    check_corruption(experiment.rare)
+    check_noise(experiment.noise)
     require_device(experiment.device)
     weights_of(experiment.model, progress)  # now: the wrong file is better refused before an hour of decoding
     dataset = load(experiment.data, data_dir, progress=progress)

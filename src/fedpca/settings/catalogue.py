@@ -333,30 +333,4 @@ DATASETS: dict[str, str] = {
     "PATH": "your own .npz, .parquet or .csv file, or a folder of those or of images by class",
 }
 
-MODELS: dict[str, str] = {
-    "linear": "features straight into the last layer; for a backbone's",
-    "mlp": "one hidden layer of 64; for 8x8 digits, a backbone's features, and speed",
-    "mlp-16": "one hidden layer of 16: too small to serve all kinds of clients equally well",
-    "cnn-small": "two convolutions and a hidden layer, for images of 8x8 to 32x32",
-    "resnet18": "ResNet-18 with the CIFAR stem (3x3, no pooling), for 32x32",
-    "resnet18-imagenet": "ResNet-18 with the ImageNet stem (7x7, pooling); takes torchvision's ImageNet weights",
-    "efficientnet-lite0": "EfficientNet-Lite0, 4.7 M weights; takes published ImageNet weights (extra lite0)",
-    "PACKAGE.MODULE:FUNCTION": "your own: function(shape, classes) returning an nn.Module; shape is (C, H, W)",
-}
-Pretrained = Literal["resnet18-imagenet", "efficientnet-lite0"]  # have published ImageNet weights
-
-Corruption = Literal[
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "speckle_noise",
-    "gaussian_blur",
-    "defocus_blur",
-    "brightness",
-    "contrast",
-    "saturate",
-    "jpeg",
-    "pixelate",
-]
-
 Augmentation = Literal["none", "crop-flip", "affine-flip"]

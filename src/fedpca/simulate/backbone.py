@@ -20,7 +20,6 @@ from fedpca.data.folders import discard, whole_folder
 from fedpca.errors import DataError
 from fedpca.models.build import build
 from fedpca.models.pretrained import imagenet, user_folder
-from fedpca.settings.catalogue import Pretrained
 from fedpca.settings.experiment import ModelSettings
 from fedpca.simulate.workers import Workers
 
@@ -89,7 +88,7 @@ def _there(entry: Path) -> Tensor:
     return features
 
 
-def _make(missing: Mapping[Path, Images], name: Pretrained, size: int, device: str, progress: Progress) -> None:
+def _make(missing: Mapping[Path, Images], name: str, size: int, device: str, progress: Progress) -> None:
     """Fills entries of the cache; each batch is worked on by one thread, so that their number changes nothing."""
     weights = imagenet(name, progress)
     channels = next(iter(missing.values()))[torch.arange(1)].shape[1]
