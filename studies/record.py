@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from fedpca.atomic import write_whole
 from fedpca.core import ClientId, Diagnosis, Method, Report, Server, Site, Stage, Verdict, When
 from fedpca.data.datasets import load
 from fedpca.data.federation import federate
@@ -23,7 +24,6 @@ from fedpca.models.build import build
 from fedpca.models.flat import params_of
 from fedpca.parts.client.report import PerformanceAndCapacity, passes
 from fedpca.parts.client.select import NothingOfTheMislabeled
-from fedpca.runs.folder import write_whole
 from fedpca.settings.experiment import Experiment, check_experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers

@@ -12,7 +12,8 @@ from pathlib import Path
 from statistics import fmean
 
 from fedpca.results.read.runs import Run, by_scenario, find_runs
-from fedpca.runs.run import cells, is_done, prepare, run_cell
+from fedpca.runs.cell import cells, is_done
+from fedpca.runs.run import prepare, run_cell
 from fedpca.settings.experiment import Experiment
 from studies.jobs import Spec, work_through
 from studies.record import settings

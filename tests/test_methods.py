@@ -18,7 +18,7 @@ from fedpca.methods.build import base, compose, fedavg, single, with_drop
 from fedpca.models.build import build
 from fedpca.models.flat import params_of
 from fedpca.parts.server.diagnose import remember
-from fedpca.runs import folder as record
+from fedpca.runs.checkpoint import load_checkpoint, save_checkpoint
 from fedpca.runs.evaluate import identification
 from fedpca.settings.catalogue import METHODS, FedPCASettings
 from fedpca.settings.experiment import Experiment, check_experiment
@@ -101,8 +101,8 @@ def test_it_goes_on_from_a_checkpoint_in_the_middle_of_a_stage(
     clients, server = InProcess(method, easy_federation.shards, crew, seed=0), Server(params_of(crew.nets[0]))
     for until in (1, 6, ROUNDS):
         server = next(played for played in play(method, clients, server, ROUNDS) if played.round == until)
-        record.save_checkpoint(tmp_path, server, clients.memory)
-        server, memory = record.load_checkpoint(tmp_path)
+        save_checkpoint(tmp_path, server, clients.memory)
+        server, memory, _ = load_checkpoint(tmp_path)
         clients = InProcess(method, easy_federation.shards, crew, seed=0)
         clients.memory.update(memory)
     assert same(server, played(name)[-1])

@@ -1,8 +1,16 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, and folders that one process writes."""
 
+from __future__ import annotations
+
+import json
 import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+from fedpca.errors import RunError
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
@@ -15,7 +23,27 @@ def write_whole(path: Path, content: bytes | str) -> None:
     os.replace(partial, path)
 
 
+def write_json(path: Path, content: Mapping[str, object]) -> None:
+    """Writes a JSON file in one step, indented for people."""
+    write_whole(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
 def to_disk(file: IO[Any]) -> None:
     """Waits until what was written would outlive a power cut."""
     file.flush()
     os.fsync(file.fileno())
+
+
+@contextmanager
+def locked(folder: Path, refusal: str) -> Iterator[None]:
+    """Keeps a second process out of a folder, with this message; the lock ends with its process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        if sys.platform != "win32":
+            import fcntl
+
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RunError(refusal) from None
+        yield

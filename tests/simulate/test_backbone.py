@@ -16,7 +16,8 @@ from fedpca.data.federation import Federation, federate
 from fedpca.errors import DataError, SettingsError
 from fedpca.models.build import build
 from fedpca.models.pretrained import imagenet
-from fedpca.runs.run import cells, prepare, run_cell
+from fedpca.runs.cell import cells
+from fedpca.runs.run import prepare, run_cell
 from fedpca.settings.experiment import ModelSettings, check_experiment
 from fedpca.simulate.backbone import SCALE, fingerprint, opened, with_features
 

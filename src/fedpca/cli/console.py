@@ -17,8 +17,9 @@ from fedpca.errors import UserError
 if TYPE_CHECKING:
     from fedpca.results.read.runs import Run
     from fedpca.results.tables.rows import Results
-    from fedpca.runs.folder import Line
-    from fedpca.runs.run import Cell, Prepared
+    from fedpca.runs.cell import Cell
+    from fedpca.runs.folder import RoundLine
+    from fedpca.runs.run import Prepared
     from fedpca.runs.trackers import Tracker
     from fedpca.settings.experiment import Experiment
 
@@ -38,15 +39,15 @@ def run_all(
     """Runs every cell that is not finished, with a progress bar, then shows the table."""
     from fedpca.results.read.runs import find_runs
     from fedpca.results.tables import tabulate
-    from fedpca.runs import run as engine
+    from fedpca.runs.cell import cells_of_all, check_folder, is_done
     from fedpca.runs.jobs import CrashError
     from fedpca.runs.trackers import choose
 
     trackers = choose(log_to, out, next(iter(settings.values())).name)
-    cells = engine.cells_of_all(settings, out)
+    cells = cells_of_all(settings, out)
     for cell in cells:
-        engine.check_folder(cell, resume)
-    todo = [cell for cell in cells if not engine.is_done(cell)]
+        check_folder(cell, resume)
+    todo = [cell for cell in cells if not is_done(cell)]
     if finished := len(cells) - len(todo):
         err.print(f"{finished} of {len(cells)} runs were finished before, in {out}", markup=False)
     try:
@@ -75,7 +76,7 @@ def _play(
     counts = _planned(todo, jobs, workers, prepared)
     with tracking(trackers, todo, _tell) as log, _Progress(todo) as show_round:
 
-        def watch(cell: Cell, line: Line) -> None:
+        def watch(cell: Cell, line: RoundLine) -> None:
             show_round(cell, line)
             log(cell, line)
 
@@ -187,7 +188,7 @@ class _Progress:
         self.scores: dict[Path, str] = {}  # when last tested
         self.warned: set[str] = set()
 
-    def __enter__(self) -> Callable[[Cell, Line], None]:
+    def __enter__(self) -> Callable[[Cell, RoundLine], None]:
         self.bar.start()
         total = sum(cell.settings.rounds for cell in self.cells)
         self.task = self.bar.add_task("starting", total=total, scores="")
@@ -196,7 +197,7 @@ class _Progress:
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def on_round(self, cell: Cell, line: Line) -> None:
+    def on_round(self, cell: Cell, line: RoundLine) -> None:
         """Moves the bar, and says once per run and client whose answers are left out."""
         self.rounds[cell.folder] = line["round"]
         name = f"{cell.name} round {line['round']}/{cell.settings.rounds}"
@@ -227,7 +228,7 @@ def _tell(message: str) -> None:
     err.print(message, markup=False, soft_wrap=True)
 
 
-def _scores(line: Line) -> str:
+def _scores(line: RoundLine) -> str:
     if not line["groups"]:
         return ""
     values = [100 * group["acc"] for group in line["groups"].values()]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,11 +23,10 @@ from fedpca.methods.build import compose
 from fedpca.models.build import build
 from fedpca.models.flat import Layout, layout_of, params_of
 from fedpca.models.pretrained import weights_of
-from fedpca.runs import folder as record
-from fedpca.runs.folder import Line
-from fedpca.runs.run import Cell, cells, check_folder, client_lists, is_done, summary_metrics
-from fedpca.runs.scores import headline
-from fedpca.settings.experiment import Experiment, write_experiment
+from fedpca.runs.cell import Cell, cells, check_folder, is_done
+from fedpca.runs.folder import ABOUT, CHECKPOINT, About, RoundLine, locked_run, read_about
+from fedpca.runs.writer import RunWriter, client_columns, versions
+from fedpca.settings.experiment import Experiment
 from fedpca.sites.one_exchange import in_one_exchange
 from fedpca.sites.settings import Deployment, read_run_config
 
@@ -47,7 +44,7 @@ def serve(grid: Grid, experiment: Experiment, deployment: Deployment, tell: Tell
     """Plays a run with the sites that come, and leaves a complete run folder, whose path is returned."""
     torch.set_num_threads(1)
     (cell,) = cells(experiment, deployment.out)
-    with record.locked(cell.folder):
+    with locked_run(cell.folder):
         check_folder(cell, resume=True)
         if is_done(cell):
             tell(f"{cell.folder} holds this run, finished")
@@ -55,10 +52,11 @@ def serve(grid: Grid, experiment: Experiment, deployment: Deployment, tell: Tell
         begun = _begun(cell)
         roster = meet(grid, experiment, deployment, begun, tell)
         start, layout = _model(experiment, roster)
-        server = _begin(cell, deployment, roster, begun, Server(start))
+        writer = RunWriter(cell)
+        server = _begin(writer, deployment, roster, begun, Server(start))
         clients = clients_of(grid, experiment, deployment, roster, layout, begun.run)
-        server = _play(cell, deployment, clients, server, tell)
-        _finish(cell, clients, server, tell)
+        server = _play(writer, deployment, clients, server, tell)
+        _finish(writer, clients, server, tell)
     return cell.folder
 
 
@@ -123,30 +121,28 @@ def require_quorum(server: Server, asked: Sequence[ClientId], least: int) -> Non
         )
 
 
-def _play(cell: Cell, deployment: Deployment, clients: OverFlower, start: Server, tell: Tell) -> Server:
+def _play(writer: RunWriter, deployment: Deployment, clients: OverFlower, start: Server, tell: Tell) -> Server:
     """Plays and records the rounds that are left; each round also tells how the model before it did."""
-    server, before = start, time.perf_counter()
-    for server in play(clients.method, clients, start, cell.settings.rounds):
+    server, before, rounds = start, time.perf_counter(), writer.cell.settings.rounds
+    for server in play(clients.method, clients, start, rounds):
         require_quorum(server, clients.asked, deployment.least)
-        if server.round > 1:
-            _evaluated(cell.folder, server.round - 1, clients.evaluations)
+        writer.add_test(clients.evaluations)
         line = _line(server, clients)
-        record.append_round(cell.folder, {**line, "seconds": round(time.perf_counter() - before, 4)})
-        record.save_checkpoint(cell.folder, server, {})
-        tell(_said(cell, line))
+        line["seconds"] = round(time.perf_counter() - before, 4)
+        writer.add_untested(line)
+        writer.save(server, {})
+        tell(_said(line, rounds))
         clients.renew()
         before = time.perf_counter()
     return server
 
 
-def _finish(cell: Cell, clients: OverFlower, server: Server, tell: Tell) -> None:
+def _finish(writer: RunWriter, clients: OverFlower, server: Server, tell: Tell) -> None:
     """The last model's test, then the files that mark a finished run."""
-    clients.evaluate(server.params, cell.settings.rounds)
-    _evaluated(cell.folder, server.round, clients.evaluations)
-    record.save_final(cell.folder, clients.layout.named(server.params))
-    record.write_json(cell.folder / record.SUMMARY, summary(cell))
-    shutil.rmtree(cell.folder / "checkpoint", ignore_errors=True)
-    tell(f"finished: {cell.folder}")
+    clients.evaluate(server.params, server.round)
+    writer.add_test(clients.evaluations)
+    writer.finish(clients.layout.named(server.params))
+    tell(f"finished: {writer.cell.folder}")
 
 
 # The run folder
@@ -154,30 +150,26 @@ def _finish(cell: Cell, clients: OverFlower, server: Server, tell: Tell) -> None
 
 def _begun(cell: Cell) -> Begun:
     """What the folder says of an earlier beginning, else a new id."""
-    path = cell.folder / record.ABOUT
-    if not (cell.folder / record.CHECKPOINT).exists() or not path.exists():
+    if not (cell.folder / CHECKPOINT).exists() or not (cell.folder / ABOUT).exists():
         return Begun(uuid4().hex, None)
-    about = json.loads(path.read_text(encoding="utf-8"))
-    return Begun(about["run"], Agreed(tuple(about["classes"]), tuple(about["shape"])))
+    known = read_about(cell.folder)
+    return Begun(known["run"], Agreed(tuple(known["classes"]), tuple(known["shape"])))
 
 
-def _begin(cell: Cell, deployment: Deployment, roster: Roster, begun: Begun, fresh: Server) -> Server:
+def _begin(writer: RunWriter, deployment: Deployment, roster: Roster, begun: Begun, fresh: Server) -> Server:
     """The server to go on from: that of the checkpoint, else a fresh one with the folder's first files written."""
-    if (cell.folder / record.CHECKPOINT).exists():
-        server, _ = record.load_checkpoint(cell.folder)
-        record.keep_rounds(cell.folder, server.round)
+    if checkpoint := writer.resume():
+        server = checkpoint.server
         roster.names = [*server.diagnosis]
         roster.tell(f"going on after round {server.round}")
         return server
     agreed = roster.agreed
     assert agreed, "see `meet`"
-    record.write_json(cell.folder / record.ABOUT, about(cell, deployment, begun.run, agreed, roster.heads()))
-    record.write_whole(cell.folder / record.ROUNDS, "")
-    record.write_whole(cell.folder / record.SETTINGS, write_experiment(cell.settings))
+    writer.begin(about(writer.cell, deployment, begun.run, agreed, roster.heads()))
     return fresh
 
 
-def about(cell: Cell, deployment: Deployment, run: str, agreed: Agreed, sites: Sequence[SiteHead]) -> dict[str, object]:
+def about(cell: Cell, deployment: Deployment, run: str, agreed: Agreed, sites: Sequence[SiteHead]) -> About:
     """What the run works on and with; the truth about sites is not known to anybody."""
     return {
         "run": run,
@@ -188,53 +180,20 @@ def about(cell: Cell, deployment: Deployment, run: str, agreed: Agreed, sites: S
         "test_images": {site.name: site.test for site in sites},
         "skipped_images": [],
         "deployment": deployment.model_dump(mode="json"),
-        "versions": {**record.versions(), "flwr": version("flwr")},
+        "versions": {**versions(), "flwr": version("flwr")},
     }
 
 
-def _line(server: Server, clients: OverFlower) -> Line:
+def _line(server: Server, clients: OverFlower) -> RoundLine:
     """One round as it is recorded, but for its test, which comes with the next, and the time it took."""
     return {
         "round": server.round,
         "groups": None,
-        "clients": client_lists(server, list(clients.ids)),
+        "clients": client_columns(server, list(clients.ids)),
         "identification": None,
         "weights": None,
         "left_out": {**server.left_out, **clients.roster.refused},
         "exchanges": costs(clients.exchanges),
-    }
-
-
-def _evaluated(folder: Path, round: int, groups: Mapping[ClientId, Mapping[str, float]]) -> None:
-    """Puts into the record how the model after a round did at each site, if any said so."""
-    if not groups:
-        return
-    path = folder / record.ROUNDS
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    lines[round - 1] = json.dumps({**json.loads(lines[round - 1]), "groups": dict(groups)}, allow_nan=False) + "\n"
-    record.write_whole(path, "".join(lines))
-
-
-def summary(cell: Cell) -> dict[str, object]:
-    """The run's figures over its last tested rounds, of the sites that were tested in all of them."""
-    text = (cell.folder / record.ROUNDS).read_text(encoding="utf-8")
-    lines = [json.loads(line) for line in text.splitlines()]
-    last = [line["groups"] for line in lines[-cell.settings.evaluation.last_rounds :] if line["groups"]]
-    sites = [site for site in (last[0] if last else ()) if all(site in groups for groups in last)]
-    found = {
-        metric: headline({site: [groups[site][metric] for groups in last] for site in sites}) if sites else None
-        for metric in summary_metrics(cell.settings.evaluation.accuracy)
-    }
-    return {
-        "method": cell.method,
-        "seed": cell.seed,
-        "rounds": len(lines),
-        **{
-            metric: figures and {"worst": figures.worst.mean, "average": figures.average.mean, "std": figures.std.mean}
-            for metric, figures in found.items()
-        },
-        "rare_weight_times_not_mislabeled": None,
-        "seconds": round(sum(line["seconds"] for line in lines), 2),
     }
 
 
@@ -255,10 +214,10 @@ def _model(experiment: Experiment, roster: Roster) -> tuple[Params, Layout]:
     return params_of(net), layout_of(net.module)
 
 
-def _said(cell: Cell, line: Line) -> str:
+def _said(line: RoundLine, rounds: int) -> str:
     """A round in one line."""
     groups = line["clients"]["group"] or []
     named = [site for site, group in zip(line["clients"]["id"], groups, strict=False) if group == "mislabeled"]
-    text = f"round {line['round']}/{cell.settings.rounds}"
+    text = f"round {line['round']}/{rounds}"
     text += f", mislabeled: {', '.join(named)}" if named else ""
     return text + "".join(f", without {site} ({why})" for site, why in line["left_out"].items())

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import IO
 
 import tomli_w
 
-from fedpca.atomic import write_whole
+from fedpca.atomic import locked, write_whole
 from fedpca.errors import RunError, UserError
 from fedpca.operate import keys
 from fedpca.operate.processes import (
@@ -126,19 +124,9 @@ def _check_server(serving: Serving, insecure: bool) -> None:
     check_port(serving.host, serving.port)
 
 
-@contextmanager
-def _alone(state: Path) -> Iterator[IO[str]]:
-    """Keeps a second process out of the same folder; the lock dies with its process."""
-    state.mkdir(parents=True, exist_ok=True)
-    with (state / ".lock").open("w") as file:
-        if sys.platform != "win32":
-            import fcntl
-
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise RunError(f"another process uses {state}: choose another --state, or stop that one") from None
-        yield file
+def _alone(state: Path) -> AbstractContextManager[None]:
+    """Keeps a second process out of the same folder."""
+    return locked(state, f"another process uses {state}: choose another --state, or stop that one")
 
 
 def _superlink(server_keys: Path | None, port: int) -> list[str]:

@@ -13,7 +13,6 @@ from fedpca.models.flat import load
 from fedpca.rng import stream
 from fedpca.simulate.workers import Workers
 
-FEATURES = "features.safetensors"
 BATCH = 128  # images per pass, as in tests
 
 

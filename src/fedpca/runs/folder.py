@@ -1,57 +1,107 @@
-"""The run folder: settings, a line per round, checkpoint, summary and final weights; whole files or none, no pickle."""
+"""The run folder: its files, what stands in them, and how they are read and appended to; no torch, no pickle.
+
+| file | what | written |
+|---|---|---|
+| `settings.toml` | the run's settings, complete | at the beginning |
+| `about.json` | `About`: data, clients and, in a simulation, the truth about them | at the beginning |
+| `rounds.jsonl` | a `RoundLine` each round | appended, as soon as the model after the round has been tested |
+| `checkpoint/state.safetensors` | all that the run needs to go on | replaced every `checkpoint_every` rounds |
+| `final.safetensors` | the weights after the last round, under the model's own names | at the end |
+| `features.safetensors` | on request, what the final model sees in some images | at the end |
+| `summary.json` | `Summary`; marks a finished run | last |
+"""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
-
-from fedpca.atomic import to_disk
-from fedpca.atomic import write_whole as write_whole  # noqa: PLC0414 (offered here too, for those who write run folders)
-from fedpca.core import ClientId, Params, Server, Verdict
+from fedpca.atomic import locked, to_disk, write_whole
 from fedpca.errors import RunError
 
-Memory = dict[ClientId, dict[str, Tensor]]
-Line = dict[str, Any]  # one round as JSON
+SETTINGS, ABOUT, ROUNDS = "settings.toml", "about.json", "rounds.jsonl"
+CHECKPOINT, FINAL, FEATURES, SUMMARY = (
+    "checkpoint/state.safetensors",
+    "final.safetensors",
+    "features.safetensors",
+    "summary.json",
+)
 
-SETTINGS, ROUNDS, ABOUT = "settings.toml", "rounds.jsonl", "about.json"
-VECTORS = ("weights", "buffers", "counters")
-SUMMARY, FINAL, CHECKPOINT = "summary.json", "final.safetensors", "checkpoint/state.safetensors"
+
+class ClientColumns(TypedDict):
+    """What is known of each client after a round, as parallel lists; a column of which nothing is known is null."""
+
+    id: list[str]
+    loss: list[float | None] | None
+    dispersion: list[float | None] | None
+    group: list[str | None] | None  # common, rare or mislabeled, as the method judges
+    suspicion: list[float | None] | None
+    weight: list[float | None] | None  # in the aggregation
+
+
+class RoundLine(TypedDict):
+    """One round."""
+
+    round: int  # counted from 1
+    groups: dict[str, dict[str, float]] | None  # metrics by test group, or by site; null if the round is not tested
+    clients: ClientColumns
+    identification: dict[str, float] | None  # precision, recall, … of naming the mislabeled; null without the truth
+    weights: dict[str, float] | None  # what rare and mislabeled clients weigh together; null without the truth
+    left_out: dict[str, str]  # clients whose answers could not be used, and why
+    exchanges: NotRequired[list[dict[str, Any]]]  # with real sites: kind, seconds, bytes sent and received, answers
+    seconds: NotRequired[float]  # that it took; always there in files
+
+
+class About(TypedDict):
+    """What the run works on and with."""
+
+    setting: NotRequired[str]  # its name, where the experiment has several
+    run: NotRequired[str]  # with real sites: the id by which they find their memory of the run again
+    dataset: str
+    classes: list[str]
+    shape: list[int]  # of an image
+    clients: dict[str, list[Any]]  # id, size (training images) and, in a simulation, wrong_labels
+    rare: NotRequired[list[str]]  # the truth, in a simulation
+    mislabeled: NotRequired[list[str]]
+    test_images: dict[str, int]  # by test group, or by site
+    skipped_images: list[str]
+    deployment: NotRequired[dict[str, Any]]  # its settings, with real sites
+    versions: dict[str, str]
+
+
+# method, seed, rounds; worst, average and std of each metric; rare_weight_times_not_mislabeled, w_r (1 - w_m); seconds
+Summary = dict[str, Any]
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keeps a second process from writing the same run folder; the lock dies with its process."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        if sys.platform != "win32":
-            import fcntl
-
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise RunError(f"{folder} is being written by another process") from None
+def locked_run(folder: Path) -> Iterator[None]:
+    """Keeps a second process from writing the same run folder."""
+    with locked(folder, f"{folder} is being written by another process"):
         yield
 
 
-def append_round(folder: Path, line: Line) -> None:
-    """Adds one round to rounds.jsonl."""
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds a run that was begun."""
+    return all((folder / name).exists() for name in (SETTINGS, ABOUT, ROUNDS))
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the folder's run came to its end."""
+    return (folder / SUMMARY).exists()
+
+
+def append_round(folder: Path, line: RoundLine) -> None:
+    """Adds one round to the record."""
     with (folder / ROUNDS).open("a", encoding="utf-8") as file:
         file.write(json.dumps(line, allow_nan=False) + "\n")
         to_disk(file)  # before the checkpoint that counts on it
 
 
 def keep_rounds(folder: Path, rounds: int) -> None:
-    """Cuts rounds.jsonl back to its first rounds; those after the checkpoint are played again, to the same values."""
+    """Cuts the record back to its first rounds; those after the checkpoint are played again, to the same values."""
     path = folder / ROUNDS
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     if len(lines) < rounds or any(not line.endswith(b"\n") for line in lines[:rounds]):
@@ -60,67 +110,24 @@ def keep_rounds(folder: Path, rounds: int) -> None:
         write_whole(path, b"".join(lines[:rounds]))
 
 
-def save_checkpoint(folder: Path, server: Server, memory: Memory) -> None:
-    """Writes all that the run needs to go on, in one file."""
-    state = {
-        "round": server.round,
-        "diagnosis": {client: asdict(verdict) for client, verdict in server.diagnosis.items()},
-        "weights": server.weights,
-        "left_out": dict(server.left_out),
-        "sides": list(server.sides),
-        "lengths": server.params.lengths,
-    }
-    tensors = _tensors("params", server.params)
-    for side, params in server.sides.items():
-        tensors |= _tensors(f"sides/{side}", params)
-    tensors |= {f"memory/{client}\n{key}": own[key].contiguous() for client, own in memory.items() for key in own}
-    write_whole(folder / CHECKPOINT, save(tensors, {"server": json.dumps(state)}))
-
-
-def load_checkpoint(folder: Path) -> tuple[Server, Memory]:
-    """The server and the clients' memories as they were saved."""
-    path = folder / CHECKPOINT
+def read_about(folder: Path) -> About:
+    """What the folder's run works on."""
     try:
-        with safe_open(path, "pt") as file:
-            state = json.loads(file.metadata()["server"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise RunError(f"the checkpoint {path} cannot be read ({error}); delete {folder} and start again") from None
-    memory: Memory = {}
-    for name, tensor in tensors.items():
-        if name.startswith("memory/"):
-            client, _, key = name.removeprefix("memory/").partition("\n")
-            memory.setdefault(client, {})[key] = tensor
-    params, *sides = (
-        Params(*(tensors[f"{place}/{vector}"] for vector in VECTORS), lengths=tuple(state["lengths"]))
-        for place in ("params", *(f"sides/{side}" for side in state["sides"]))
-    )
-    diagnosis = {client: _verdict(verdict) for client, verdict in state["diagnosis"].items()}
-    named = dict(zip(state["sides"], sides, strict=True))
-    return Server(params, state["round"], diagnosis, state["weights"], state["left_out"], named), memory
+        about: About = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"the run folder {folder} cannot be read: {error}") from None
+    return about
 
 
-def _tensors(place: str, params: Params) -> dict[str, Tensor]:
-    return {f"{place}/{vector}": getattr(params, vector) for vector in VECTORS}
+def read_rounds(folder: Path) -> list[RoundLine]:
+    """The rounds so far."""
+    try:
+        return parse_rounds((folder / ROUNDS).read_bytes())[0]
+    except (OSError, ValueError) as error:
+        raise RunError(f"the run folder {folder} cannot be read: {error}") from None
 
 
-def _verdict(fields: Line) -> Verdict:
-    """A verdict from its JSON, with those of combined methods inside it."""
-    sides = {side: _verdict(own) for side, own in fields["sides"].items()}
-    return Verdict(**{**fields, "sides": sides})
-
-
-def save_final(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Writes the final weights under the model's own names."""
-    write_whole(folder / FINAL, save(dict(tensors)))
-
-
-def write_json(path: Path, content: Mapping[str, object]) -> None:
-    """Writes a JSON file, indented for people."""
-    write_whole(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
-
-
-def versions() -> dict[str, str]:
-    """What the numbers were computed with."""
-    packages = ("fedpca", "torch", "numpy", "scikit-learn", "scipy")
-    return {"python": sys.version.split()[0], **{package: version(package) for package in packages}}
+def parse_rounds(content: bytes) -> tuple[list[RoundLine], int]:
+    """The rounds in what was read of the record, and their bytes; a line that is still being written is passed over."""
+    whole = content[: content.rfind(b"\n") + 1]
+    return [json.loads(line) for line in whole.splitlines()], len(whole)

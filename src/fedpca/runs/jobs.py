@@ -17,8 +17,8 @@ from threading import Thread
 
 from fedpca.errors import RunError, UserError
 from fedpca.runs import run as engine
-from fedpca.runs.folder import Line
-from fedpca.runs.run import Cell, Watch
+from fedpca.runs.cell import Cell, Watch
+from fedpca.runs.folder import RoundLine
 
 THREADS = "OMP_NUM_THREADS"  # of a kernel; clients are what a process works on at the same time
 
@@ -78,10 +78,10 @@ def _answered(job: Job, todo: Iterator[Cell], watch: Watch) -> bool:
     return job.cell is not None
 
 
-def _heard(job: Job) -> Line | Fault | None:
+def _heard(job: Job) -> RoundLine | Fault | None:
     """The next message of a process; one that has died has none."""
     try:
-        message: Line | Fault | None = job.pipe.recv()
+        message: RoundLine | Fault | None = job.pipe.recv()
     except (EOFError, OSError):
         raise RunError(_obituary(job)) from None
     return message

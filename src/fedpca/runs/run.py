@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 
-from fedpca.core import ClientId, Server
+from fedpca.atomic import write_whole
+from fedpca.core import Server
 from fedpca.data.corrupt import check_corruption
 from fedpca.data.datasets import Dataset, load
 from fedpca.data.federation import Federation, federate
 from fedpca.data.noise import check_noise
-from fedpca.errors import RunError
 from fedpca.loop import play
 from fedpca.methods.build import base, compose
 from fedpca.models.build import build
@@ -25,82 +22,20 @@ from fedpca.models.device import require_device
 from fedpca.models.flat import layout_of, params_of
 from fedpca.models.pretrained import weights_of
 from fedpca.models.registry import check_model
-from fedpca.runs import folder as record
+from fedpca.runs.cell import Cell, Watch, is_done
 from fedpca.runs.evaluate import evaluate, identification, weight_shares
-from fedpca.runs.features import FEATURES, as_file, features_of
-from fedpca.runs.folder import Line
-from fedpca.runs.metrics import check_metric, shown_metrics
-from fedpca.runs.scores import fairness_robustness, headline
-from fedpca.settings.experiment import EvaluationSettings, Experiment, leaves, read_experiment, write_experiment
+from fedpca.runs.features import as_file, features_of
+from fedpca.runs.folder import FEATURES, About, RoundLine, locked_run
+from fedpca.runs.metrics import check_metric
+from fedpca.runs.writer import RunWriter, client_columns, versions
+from fedpca.settings.experiment import Experiment
 from fedpca.simulate.backbone import with_features
 from fedpca.simulate.batched import SIZE, SMALL, can_team
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 
-
-@dataclass(frozen=True)
-class Cell:
-    """One run of an experiment: one setting, one method, one seed, one folder."""
-
-    settings: Experiment  # of this run alone, complete
-    folder: Path
-    setting: str = ""  # its name, where the experiment has several
-
-    @property
-    def method(self) -> str:
-        """The method's name."""
-        return self.settings.methods[0]
-
-    @property
-    def seed(self) -> int:
-        """The seed of model and training."""
-        return self.settings.seeds[0]
-
-    @property
-    def name(self) -> str:
-        """What tells it from the experiment's other runs, in words."""
-        return f"{self.setting}: " * bool(self.setting) + f"{self.method} seed {self.seed}"
-
-
-Watch = Callable[[Cell, Line], None]  # told of every round
 # settings that say nothing of the data; where in doubt one is not among them, and the data are made once more
-APART = {"methods", "method", "seeds", "rounds", "participation", "checkpoint_every"}
-
-
-def cells(experiment: Experiment, out: Path, setting: str = "") -> list[Cell]:
-    """Every run of one setting, seed by seed, so that all methods have a result early."""
-    return [
-        Cell(experiment.cell(method, seed), out / setting / method.replace(":", "-") / f"seed-{seed}", setting)
-        for seed in experiment.seeds
-        for method in experiment.methods
-    ]
-
-
-def cells_of_all(settings: Mapping[str, Experiment], out: Path) -> list[Cell]:
-    """Every run of every setting: seed by seed, so that all have a result early, then setting by setting.
-
-    The methods of a setting follow one another, so that its federation is made once per seed.
-    """
-    every = [cell for name, experiment in settings.items() for cell in cells(experiment, out, name)]
-    seeds = list(dict.fromkeys(cell.seed for cell in every))
-    return sorted(every, key=lambda cell: seeds.index(cell.seed))
-
-
-def is_done(cell: Cell) -> bool:
-    """Whether the run has come to its end."""
-    return (cell.folder / record.SUMMARY).exists()
-
-
-def check_folder(cell: Cell, resume: bool) -> None:
-    """Refuses a folder that holds other settings, or any run at all unless it is to be continued."""
-    path = cell.folder / record.SETTINGS
-    if not path.exists():
-        return
-    if not resume:
-        raise RunError(f"{cell.folder} holds a run already: continue it with --resume, or choose another --out")
-    if (stored := read_experiment(path)) != cell.settings:
-        changed = ", ".join(_differences(stored, cell.settings))
-        raise RunError(f"{cell.folder} was begun with other settings ({changed}): choose another --out")
+NOT_DATA = {"methods", "method", "seeds", "rounds", "participation", "checkpoint_every"}
 
 
 def prepare(
@@ -126,7 +61,7 @@ class Prepared:
 
     def of(self, cell: Cell, progress: Callable[[int, int], None] | None = None) -> tuple[Dataset, Federation]:
         """The cell's dataset and federation."""
-        key = cell.settings.model_dump_json(exclude=APART)
+        key = cell.settings.model_dump_json(exclude=NOT_DATA)
         if key not in self.kept:
             self.kept.clear()  # first: two might not fit into memory
             self.kept[key] = prepare(cell.settings, self.data_dir, progress)
@@ -156,136 +91,78 @@ def plan(experiment: Experiment, federation: Federation, jobs: int, workers: int
 
 def run_cell(cell: Cell, dataset: Dataset, federation: Federation, workers: int, watch: Watch) -> None:
     """Plays a cell to its end, from its checkpoint if it has one, and leaves a complete run folder."""
-    with record.locked(cell.folder), _workers(cell, federation, workers) as crew:
+    with locked_run(cell.folder), _workers(cell, federation, workers) as pool:
         if is_done(cell):  # by another process, between the look and the lock
             return
-        clients = InProcess(compose(cell.method, cell.settings), federation.shards, crew, cell.seed)
-        server = start = _begin(cell, dataset, federation, clients, Server(params_of(crew.nets[0])))
-        before = time.perf_counter()
+        writer, clients, start = _begin(cell, dataset, federation, pool)
+        server, before = start, time.perf_counter()
         for server in play(clients.method, clients, start, cell.settings.rounds):
-            line = _line(cell, server, federation, crew)
-            record.append_round(cell.folder, {**line, "seconds": round(time.perf_counter() - before, 4)})
+            line = _line(cell, server, federation, pool)
+            line["seconds"] = round(time.perf_counter() - before, 4)
+            writer.add(line)
             if server.round % cell.settings.checkpoint_every == 0:
-                record.save_checkpoint(cell.folder, server, clients.memory)
+                writer.save(server, clients.memory)
             watch(cell, line)
             before = time.perf_counter()
-        record.save_final(cell.folder, layout_of(crew.nets[0].module).named(server.params))
-        if most := cell.settings.evaluation.features:
-            seen = features_of(crew, server.params, federation.shards, most, cell.seed)
-            record.write_whole(cell.folder / FEATURES, as_file(seen))
-        record.write_json(cell.folder / record.SUMMARY, summary(cell))
-        shutil.rmtree(cell.folder / "checkpoint", ignore_errors=True)
+        if per_client := cell.settings.evaluation.features:
+            seen = features_of(pool, server.params, federation.shards, per_client, cell.seed)
+            write_whole(cell.folder / FEATURES, as_file(seen))
+        writer.finish(layout_of(pool.nets[0].module).named(server.params))
 
 
 @contextmanager
 def _workers(cell: Cell, federation: Federation, count: int) -> Iterator[Workers]:
     model, classes = cell.settings.model, len(federation.classes)
     place = (federation.shape, classes, cell.seed, weights_of(model), cell.settings.device)
-    crew = Workers([build(model.name, *place) for _ in range(count)])
+    pool = Workers([build(model.name, *place) for _ in range(count)])
     try:
-        yield crew
+        yield pool
     finally:
-        crew.close()
+        pool.close()
 
 
-def _begin(cell: Cell, dataset: Dataset, federation: Federation, clients: InProcess, fresh: Server) -> Server:
-    """The server to go on from: that of the checkpoint, else a fresh one with the folder's first files written."""
-    if (cell.folder / record.CHECKPOINT).exists():
-        server, memory = record.load_checkpoint(cell.folder)
-        record.keep_rounds(cell.folder, server.round)
-        clients.memory.update(memory)
-        return server
-    named = {"setting": cell.setting} if cell.setting else {}
-    record.write_json(cell.folder / record.ABOUT, {**named, **about(dataset, federation)})
-    record.write_whole(cell.folder / record.ROUNDS, "")
-    record.write_whole(cell.folder / record.SETTINGS, write_experiment(cell.settings))
-    return fresh
+def _begin(cell: Cell, dataset: Dataset, federation: Federation, pool: Workers) -> tuple[RunWriter, InProcess, Server]:
+    """What plays and records the run, and where it stands: at its checkpoint, else before its first round."""
+    writer = RunWriter(cell)
+    clients = InProcess(compose(cell.method, cell.settings), federation.shards, pool, cell.seed)
+    if checkpoint := writer.resume():
+        clients.memory.update(checkpoint.memory)
+        return writer, clients, checkpoint.server
+    writer.begin(about(cell, dataset, federation))
+    return writer, clients, Server(params_of(pool.nets[0]))
 
 
-def about(dataset: Dataset, federation: Federation) -> dict[str, object]:
+def about(cell: Cell, dataset: Dataset, federation: Federation) -> About:
     """What the run works on and with: the clients and the truth about them, test groups, skipped images, versions."""
     truth = federation.truth
-    wrong = {
-        client: int((shard.y != truth.labels[client]).sum()) for client, shard in federation.shards.items()
-    }  # labels that differ from the true ones
-    return {
+    wrong = [int((shard.y != truth.labels[client]).sum()) for client, shard in federation.shards.items()]
+    described: About = {
         "dataset": dataset.name,
         "classes": list(federation.classes),
         "shape": list(federation.shape),
         "clients": {
             "id": list(federation.shards),
             "size": [len(shard.y) for shard in federation.shards.values()],
-            "wrong_labels": list(wrong.values()),
+            "wrong_labels": wrong,  # how many differ from the true ones
         },
         "rare": list(truth.rare),
         "mislabeled": list(truth.mislabeled),
         "test_images": {group: len(test.y) for group, test in federation.tests.items()},
         "skipped_images": list(dataset.skipped),
-        "versions": record.versions(),
+        "versions": versions(),
     }
+    return {"setting": cell.setting, **described} if cell.setting else described
 
 
-def _line(cell: Cell, server: Server, federation: Federation, crew: Workers) -> Line:
+def _line(cell: Cell, server: Server, federation: Federation, pool: Workers) -> RoundLine:
     """One round as it is recorded, but for the time it took."""
     settings = cell.settings.evaluation
     due = server.round % settings.every == 0 or server.round > cell.settings.rounds - settings.last_rounds
     return {
         "round": server.round,
-        "groups": evaluate(crew, server.params, federation.tests, settings.accuracy) if due else None,
-        "clients": client_lists(server, list(federation.shards)),
+        "groups": evaluate(pool, server.params, federation.tests, settings.accuracy) if due else None,
+        "clients": client_columns(server, list(federation.shards)),
         "identification": identification(server.diagnosis, federation.truth),
         "weights": weight_shares(server.weights, federation.truth),
         "left_out": dict(server.left_out),
     }
-
-
-def client_lists(server: Server, ids: list[ClientId]) -> dict[str, list[object] | None]:
-    """What is known of each client, as parallel lists; a column of which nothing is known is null."""
-    verdicts = [server.diagnosis.get(client) for client in ids]
-    columns: dict[str, list[object]] = {
-        "loss": [_number(verdict.report.get("loss")) if verdict else None for verdict in verdicts],
-        "dispersion": [_number(verdict.report.get("dispersion")) if verdict else None for verdict in verdicts],
-        "group": [verdict.group if verdict else None for verdict in verdicts],
-        "suspicion": [_number(verdict.suspicion) if verdict else None for verdict in verdicts],
-        "weight": [server.weights.get(client, 0.0) if server.weights else None for client in ids],
-    }
-    known = {name: values if any(value is not None for value in values) else None for name, values in columns.items()}
-    return {"id": list(ids), **known}
-
-
-def summary_metrics(accuracy: str) -> list[str]:
-    """What a summary holds: what is shown by default, then the chosen accuracy if it is another."""
-    default = EvaluationSettings().accuracy
-    return list(dict.fromkeys((*shown_metrics(default), *shown_metrics(accuracy))))
-
-
-def summary(cell: Cell) -> dict[str, object]:
-    """The run's figures over its last rounds, read back from its own record."""
-    lines = [json.loads(text) for text in (cell.folder / record.ROUNDS).read_text(encoding="utf-8").splitlines()]
-    last = [line["groups"] for line in lines[-cell.settings.evaluation.last_rounds :]]
-    metrics = summary_metrics(cell.settings.evaluation.accuracy)
-    names = {metric: headline({g: [line[g][metric] for line in last] for g in last[0]}) for metric in metrics}
-    shares = [line["weights"] for line in lines]
-    return {
-        "method": cell.method,
-        "seed": cell.seed,
-        "rounds": len(lines),
-        **{
-            metric: {"worst": figures.worst.mean, "average": figures.average.mean, "std": figures.std.mean}
-            for metric, figures in names.items()
-        },
-        "rare_weight_times_not_mislabeled": fairness_robustness(shares) if all(shares) else None,
-        "seconds": round(sum(line["seconds"] for line in lines), 2),
-    }
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and isfinite(value) else None
-
-
-def _differences(stored: Experiment, wanted: Experiment) -> Iterator[str]:
-    """Each changed key with both values, old first."""
-    old, new = leaves(stored.model_dump(mode="json")), leaves(wanted.model_dump(mode="json"))
-    for key in old.keys() | new.keys():
-        if old.get(key) != new.get(key):
-            yield f"{key} was {old.get(key)!r}, is now {new.get(key)!r}"

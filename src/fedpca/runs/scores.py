@@ -1,9 +1,13 @@
-"""Worst, average and spread over the test groups, as the paper's tables define them."""
+"""Worst, average and spread over the test groups, as the paper's tables define them; a run's summary."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from fedpca.runs.folder import RoundLine, Summary
+from fedpca.runs.metrics import shown_metrics
+from fedpca.settings.experiment import EvaluationSettings, Experiment
 
 
 @dataclass(frozen=True)
@@ -39,3 +43,28 @@ def spread(values: Sequence[float] | np.ndarray[tuple[int, ...], np.dtype[np.flo
 def fairness_robustness(shares: Sequence[Mapping[str, float]]) -> float:
     """w_r (1 - w_m), averaged over rounds: what rare clients weigh, times what the mislabeled do not."""
     return float(np.mean([share["rare"] * (1 - share["mislabeled"]) for share in shares]))
+
+
+def summarize(settings: Experiment, lines: Sequence[RoundLine]) -> Summary:
+    """A finished run's figures over its last rounds, of the test groups that were tested in all of them."""
+    tested = [groups for line in lines[-settings.evaluation.last_rounds :] if (groups := line["groups"])]
+    always = [group for group in (tested[0] if tested else ()) if all(group in groups for groups in tested)]
+    metrics = dict.fromkeys(
+        (*shown_metrics(EvaluationSettings().accuracy), *shown_metrics(settings.evaluation.accuracy))
+    )  # what is shown by default, then the chosen accuracy if it is another
+    shares = [line["weights"] for line in lines if line["weights"]]
+    return {
+        "method": settings.methods[0],
+        "seed": settings.seeds[0],
+        "rounds": len(lines),
+        **{name: _means({group: [groups[group][name] for groups in tested] for group in always}) for name in metrics},
+        "rare_weight_times_not_mislabeled": fairness_robustness(shares) if len(shares) == len(lines) else None,
+        "seconds": round(sum(line["seconds"] for line in lines), 2),
+    }
+
+
+def _means(groups: Mapping[str, Sequence[float]]) -> dict[str, float] | None:
+    if not groups:
+        return None
+    found = headline(groups)
+    return {"worst": found.worst.mean, "average": found.average.mean, "std": found.std.mean}

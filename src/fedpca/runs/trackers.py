@@ -19,9 +19,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, Protocol
 
+from fedpca.atomic import write_json
 from fedpca.errors import UserError, nearest
-from fedpca.runs.folder import ROUNDS, Line, write_json
-from fedpca.runs.run import Cell, Watch
+from fedpca.runs.cell import Cell, Watch
+from fedpca.runs.folder import ROUNDS, RoundLine, parse_rounds
 from fedpca.settings.experiment import leaves
 
 Figures = dict[str, float]
@@ -110,9 +111,9 @@ def tracking(trackers: Sequence[Tracker], cells: Sequence[Cell], tell: Callable[
         book.close(status)
 
 
-def figures(line: Line) -> Figures:
+def figures(line: RoundLine) -> Figures:
     """A round's numbers under the names that all trackers show; what is not known is not there."""
-    tested, identification, weights = (line[key] or {} for key in ("groups", "identification", "weights"))
+    tested, identification, weights = line["groups"] or {}, line["identification"] or {}, line["weights"] or {}
     values: dict[str, float | None] = {LEFT_OUT: len(line["left_out"]), "seconds": line["seconds"]}
     for metric in ("acc", "auc"):
         if by_group := {group: scores[metric] for group, scores in tested.items() if scores[metric] is not None}:
@@ -190,13 +191,11 @@ class _Feed:
         """Logs what the record has gained, but for rounds that were logged before the run was resumed."""
         with (self.folder / ROUNDS).open("rb") as file:
             file.seek(self.read)
-            lines = file.read().splitlines(keepends=True)
-        for text in lines:
-            if text.endswith(b"\n"):
-                line = json.loads(text)
-                if line["round"] > self.log.last:
-                    self.log.add(line["round"], figures(line))
-                self.read += len(text)
+            lines, size = parse_rounds(file.read())
+        for line in lines:
+            if line["round"] > self.log.last:
+                self.log.add(line["round"], figures(line))
+        self.read += size
 
 
 @dataclass
@@ -219,7 +218,7 @@ class _Logbook:
                     "mend that, or run without it: the run folder records every round anyway"
                 ) from None
 
-    def on_round(self, cell: Cell, line: Line) -> None:
+    def on_round(self, cell: Cell, line: RoundLine) -> None:
         """Brings the run's logs up to its record, and closes them after the last round."""
         if cell.folder not in self.feeds:
             self.feeds[cell.folder] = {}

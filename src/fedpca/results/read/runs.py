@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpca.errors import RunError
+from fedpca.runs.folder import SETTINGS, read_about, read_rounds
 from fedpca.settings.catalogue import METHODS
 from fedpca.settings.experiment import Experiment, leaves, read_experiment
 from fedpca.settings.names import entry, parse
@@ -146,13 +146,8 @@ def _once(runs: list[Run]) -> list[Run]:
 
 def read_run(folder: Path) -> Run:
     """One run folder; a line that is still being written is passed over."""
-    try:
-        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-        lines = (folder / "rounds.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-        rounds = [json.loads(line) for line in lines if line.endswith("\n")]
-    except (OSError, ValueError) as error:
-        raise RunError(f"the run folder {folder} cannot be read: {error}") from None
-    return Run(folder, read_experiment(folder / "settings.toml"), about, rounds)
+    rounds = [{**line} for line in read_rounds(folder)]
+    return Run(folder, read_experiment(folder / SETTINGS), {**read_about(folder)}, rounds)
 
 
 def _existing(folder: Path) -> Path:

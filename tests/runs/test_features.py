@@ -11,8 +11,9 @@ from safetensors.numpy import load_file
 
 from fedpca.errors import SettingsError
 from fedpca.models.build import build
-from fedpca.runs.features import FEATURES
-from fedpca.runs.run import Cell, cells, check_folder, prepare, run_cell
+from fedpca.runs.cell import Cell, cells, check_folder
+from fedpca.runs.folder import FEATURES
+from fedpca.runs.run import prepare, run_cell
 from fedpca.settings.experiment import Experiment, check_experiment
 
 

@@ -14,7 +14,9 @@ from safetensors.torch import load_file
 
 from fedpca.errors import RunError
 from fedpca.runs import folder as record
-from fedpca.runs.run import Cell, Prepared, cells, cells_of_all, check_folder, is_done, prepare, run_cell
+from fedpca.runs.cell import Cell, cells, cells_of_all, check_folder, is_done
+from fedpca.runs.checkpoint import load_checkpoint
+from fedpca.runs.run import Prepared, prepare, run_cell
 from fedpca.settings.experiment import Experiment, read_experiment, write_experiment
 
 
@@ -215,7 +217,7 @@ def test_corrected_labels_survive_a_kill(small: Experiment, tmp_path):
         time.sleep(0.002)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    server, memory = record.load_checkpoint(cut.folder)
+    server, memory, _ = load_checkpoint(cut.folder)
     assert 7 <= server.round < 20, "in the middle of the first stage"
     given = prepare(settings)[1].shards
     corrected = [client for client, own in memory.items() if "labels" in own]

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from fedpca.atomic import write_json
 from fedpca.errors import UserError
 from fedpca.runs import folder as record
-from fedpca.runs import run as engine
-from fedpca.runs.run import Cell, Watch
+from fedpca.runs.cell import Cell, Watch, cells
+from fedpca.runs.run import prepare, run_cell
 from fedpca.runs.trackers import Tracker, choose, figures, settings_of, tracking
 from fedpca.settings.experiment import check_experiment
 
@@ -51,7 +52,7 @@ def cell_of(out: Path, method: str, rounds: int, seed: int = 0) -> Cell:
     return Cell(settings.cell(method, seed), out / method / f"seed-{seed}")
 
 
-def line_of(cell: Cell, round: int) -> record.Line:
+def line_of(cell: Cell, round: int) -> record.RoundLine:
     """A line whose values tell the run and the round; the first round tests nothing and names no groups."""
     value = 1 / (round + 10 * len(cell.method))
     if round == 1:
@@ -240,7 +241,7 @@ def test_rounds_before_the_first_log_are_caught_up_with(tmp_path: Path):
 
 def test_a_log_that_is_gone_is_begun_again(tmp_path: Path, database: Path):
     cell, wanted = cell_of(tmp_path, "fedavg", 4), ["tensorboard", f"mlflow=sqlite:///{database}"]
-    record.write_json(cell.folder / "trackers.json", {wanted[0]: "fedavg/seed-0", wanted[1]: 32 * "0"})
+    write_json(cell.folder / "trackers.json", {wanted[0]: "fedavg/seed-0", wanted[1]: 32 * "0"})
     play(cell, lambda *_: None, range(1, 3))
     with tracking(choose(wanted, tmp_path, "gone"), [cell], refuse) as watch:
         play(cell, watch, range(3, 5))
@@ -394,19 +395,19 @@ def test_a_real_run_interrupted_and_resumed(tmp_path: Path, database: Path):
         "evaluation": {"every": 2, "last_rounds": 1},
     }
     experiment = check_experiment(table, "made")
-    dataset, federation = engine.prepare(experiment)
-    (cell,) = engine.cells(experiment, tmp_path)
+    dataset, federation = prepare(experiment)
+    (cell,) = cells(experiment, tmp_path)
     wanted = ["tensorboard", f"mlflow=sqlite:///{database}"]
 
     def run(stop: int) -> None:
         with tracking(choose(wanted, tmp_path, "real"), [cell], refuse) as log:
 
-            def watch(cell: Cell, line: record.Line) -> None:
+            def watch(cell: Cell, line: record.RoundLine) -> None:
                 log(cell, line)
                 if line["round"] == stop:
                     raise KeyboardInterrupt
 
-            engine.run_cell(cell, dataset, federation, 1, watch)
+            run_cell(cell, dataset, federation, 1, watch)
 
     with pytest.raises(KeyboardInterrupt):
         run(stop=3)

@@ -16,9 +16,10 @@ import pytest
 from fedpca.cli.console import _Progress
 from fedpca.errors import RunError
 from fedpca.runs import folder as record
-from fedpca.runs.folder import locked
+from fedpca.runs.cell import Cell, cells, cells_of_all, is_done
+from fedpca.runs.folder import locked_run
 from fedpca.runs.jobs import _inherited, run_cells
-from fedpca.runs.run import Cell, cells, cells_of_all, default_workers, is_done
+from fedpca.runs.run import default_workers
 from fedpca.settings.experiment import Experiment, read_experiment, read_settings
 from tests.unmeasured import unmeasured
 
@@ -135,7 +136,7 @@ def free(folder: Path) -> bool:
     """Whether no process holds any of the run folders."""
     try:
         for path in folder.rglob(".lock"):
-            with locked(path.parent):
+            with locked_run(path.parent):
                 pass
     except RunError:
         return False
@@ -238,7 +239,7 @@ def test_one_killed_process_does_not_leave_the_others_running(experiment: Experi
     settings = experiment.model_copy(update={"rounds": 100000})
     todo = cells(settings, tmp_path / "cut")
 
-    def kill_one(cell: Cell, line: record.Line) -> None:
+    def kill_one(cell: Cell, line: record.RoundLine) -> None:
         if cell is todo[1]:
             multiprocessing.active_children()[0].kill()
 
@@ -251,7 +252,7 @@ def test_one_killed_process_does_not_leave_the_others_running(experiment: Experi
 def test_a_fault_that_the_user_can_mend_reads_as_with_one_job(experiment: Experiment, tmp_path: Path):
     """The second run cannot be played; the first would go on for hours."""
     taken = cells(experiment, Path("cut"))[1].folder
-    with locked(tmp_path / taken):
+    with locked_run(tmp_path / taken):
         message = run(tmp_path, "long.toml", "--out", "cut", "--jobs", 2, code=2)
     assert message == f"fedpca: {taken} is being written by another process\n"
     assert free(tmp_path / "cut")
@@ -286,7 +287,7 @@ def test_threads_that_the_user_sets_are_left_alone(monkeypatch: pytest.MonkeyPat
 def test_the_bar_counts_rounds_of_runs_side_by_side(experiment: Experiment, tmp_path: Path):
     one, two, *_ = todo = cells(experiment, tmp_path)
 
-    def line(number: int, acc: float | None) -> record.Line:
+    def line(number: int, acc: float | None) -> record.RoundLine:
         groups = None if acc is None else {"common": {"acc": acc}}
         return {"round": number, "groups": groups, "left_out": {}, "clients": {"id": ["0"]}}
 

@@ -1,0 +1,82 @@
+"""The runs of an experiment: which there are, where each is kept, which are finished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedpca.errors import RunError
+from fedpca.runs.folder import SETTINGS, RoundLine, is_finished
+from fedpca.settings.experiment import Experiment, leaves, read_experiment
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of an experiment: one setting, one method, one seed, one folder."""
+
+    settings: Experiment  # of this run alone, complete
+    folder: Path
+    setting: str = ""  # its name, where the experiment has several
+
+    @property
+    def method(self) -> str:
+        """The method's name."""
+        return self.settings.methods[0]
+
+    @property
+    def seed(self) -> int:
+        """The seed of model and training."""
+        return self.settings.seeds[0]
+
+    @property
+    def name(self) -> str:
+        """What distinguishes it from the experiment's other runs, in words."""
+        return f"{self.setting}: " * bool(self.setting) + f"{self.method} seed {self.seed}"
+
+
+Watch = Callable[[Cell, RoundLine], None]  # called after every round
+
+
+def cells(experiment: Experiment, out: Path, setting: str = "") -> list[Cell]:
+    """Every run of one setting, seed by seed, so that all methods have a result early."""
+    return [
+        Cell(experiment.cell(method, seed), out / setting / method.replace(":", "-") / f"seed-{seed}", setting)
+        for seed in experiment.seeds
+        for method in experiment.methods
+    ]
+
+
+def cells_of_all(settings: Mapping[str, Experiment], out: Path) -> list[Cell]:
+    """Every run of every setting: seed by seed, so that all have a result early, then setting by setting.
+
+    The methods of a setting follow one another, so that its federation is made once per seed.
+    """
+    every = [cell for name, experiment in settings.items() for cell in cells(experiment, out, name)]
+    seeds = list(dict.fromkeys(cell.seed for cell in every))
+    return sorted(every, key=lambda cell: seeds.index(cell.seed))
+
+
+def is_done(cell: Cell) -> bool:
+    """Whether the run came to its end."""
+    return is_finished(cell.folder)
+
+
+def check_folder(cell: Cell, resume: bool) -> None:
+    """Refuses a folder that holds other settings, or any run at all unless it is to be continued."""
+    path = cell.folder / SETTINGS
+    if not path.exists():
+        return
+    if not resume:
+        raise RunError(f"{cell.folder} holds a run already: continue it with --resume, or choose another --out")
+    if (stored := read_experiment(path)) != cell.settings:
+        changed = ", ".join(_differences(stored, cell.settings))
+        raise RunError(f"{cell.folder} was begun with other settings ({changed}): choose another --out")
+
+
+def _differences(stored: Experiment, wanted: Experiment) -> Iterator[str]:
+    """Each changed key with both values, old first."""
+    old, new = leaves(stored.model_dump(mode="json")), leaves(wanted.model_dump(mode="json"))
+    for key in old.keys() | new.keys():
+        if old.get(key) != new.get(key):
+            yield f"{key} was {old.get(key)!r}, is now {new.get(key)!r}"

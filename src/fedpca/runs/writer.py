@@ -1,0 +1,117 @@
+"""The one writer of run folders, for simulations and real sites alike."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from math import isfinite
+from typing import TypeVar
+
+from torch import Tensor
+
+from fedpca.atomic import write_json, write_whole
+from fedpca.core import ClientId, Server
+from fedpca.runs.cell import Cell
+from fedpca.runs.checkpoint import Checkpoint, Memory, load_checkpoint, save_checkpoint, save_final
+from fedpca.runs.folder import (
+    ABOUT,
+    CHECKPOINT,
+    ROUNDS,
+    SETTINGS,
+    SUMMARY,
+    About,
+    ClientColumns,
+    RoundLine,
+    append_round,
+    keep_rounds,
+    read_rounds,
+)
+from fedpca.runs.scores import summarize
+from fedpca.settings.experiment import write_experiment
+
+Value = TypeVar("Value")
+
+
+@dataclass
+class RunWriter:
+    """Writes one run folder: its beginning, every round, its end. The caller holds the folder's lock.
+
+    A line is on the disk before the checkpoint that counts on it. A run that is killed at any moment goes on from its
+    checkpoint: lines after it are cut off, and their rounds are played again, to the same values. Real sites test a
+    model only in the exchange that follows its round: its line is kept in the checkpoint until then.
+    """
+
+    cell: Cell
+    untested: RoundLine | None = None  # the last round's, whose model is to be tested
+
+    def begin(self, about: About) -> None:
+        """Writes a new run's first files."""
+        folder = self.cell.folder
+        write_json(folder / ABOUT, {**about})
+        write_whole(folder / ROUNDS, "")
+        write_whole(folder / SETTINGS, write_experiment(self.cell.settings))
+
+    def resume(self) -> Checkpoint | None:
+        """Where the run stands, if it has a checkpoint, with the record cut back to it."""
+        folder = self.cell.folder
+        if not (folder / CHECKPOINT).exists():
+            return None
+        checkpoint = load_checkpoint(folder)
+        self.untested = checkpoint.untested
+        keep_rounds(folder, checkpoint.server.round - bool(self.untested))
+        return checkpoint
+
+    def add(self, line: RoundLine) -> None:
+        """Adds a round whose model has been tested, or is not to be."""
+        append_round(self.cell.folder, line)
+
+    def add_untested(self, line: RoundLine) -> None:
+        """Keeps a round until its model's test is known; the next checkpoint has it."""
+        self.untested = line
+
+    def add_test(self, groups: Mapping[str, dict[str, float]]) -> None:
+        """Adds the round that was kept, with the test of its model; without any if nobody tested it."""
+        if self.untested:
+            self.add({**self.untested, "groups": dict(groups) or None})
+        self.untested = None
+
+    def save(self, server: Server, memory: Memory) -> None:
+        """Writes the checkpoint."""
+        save_checkpoint(self.cell.folder, server, memory, self.untested)
+
+    def finish(self, final: Mapping[str, Tensor]) -> None:
+        """Writes the final weights and the summary, which marks a finished run; the checkpoint goes."""
+        folder = self.cell.folder
+        save_final(folder, final)
+        write_json(folder / SUMMARY, summarize(self.cell.settings, read_rounds(folder)))
+        shutil.rmtree((folder / CHECKPOINT).parent, ignore_errors=True)
+
+
+def client_columns(server: Server, ids: Sequence[ClientId]) -> ClientColumns:
+    """What the server knows of each client."""
+    verdicts = [server.diagnosis.get(client) for client in ids]
+    return {
+        "id": list(ids),
+        "loss": _known([_number(verdict.report.get("loss")) if verdict else None for verdict in verdicts]),
+        "dispersion": _known([_number(verdict.report.get("dispersion")) if verdict else None for verdict in verdicts]),
+        "group": _known([verdict.group if verdict else None for verdict in verdicts]),
+        "suspicion": _known([_number(verdict.suspicion) if verdict else None for verdict in verdicts]),
+        "weight": _known([server.weights.get(client, 0.0) if server.weights else None for client in ids]),
+    }
+
+
+def versions() -> dict[str, str]:
+    """What the numbers are computed with."""
+    packages = ("fedpca", "torch", "numpy", "scikit-learn", "scipy")
+    return {"python": sys.version.split()[0], **{package: version(package) for package in packages}}
+
+
+def _known(values: list[Value | None]) -> list[Value | None] | None:
+    return values if any(value is not None for value in values) else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and isfinite(value) else None
