@@ -1,10 +1,15 @@
 """What documents keep: lines that fit, links that lead somewhere, numbers as 0.5, the settings of the code."""
 
 import re
+import shlex
+from itertools import takewhile
 from pathlib import Path
 
+import click
 import pytest
+from typer.main import get_command
 
+from fedpca.cli.main import app
 from fedpca.settings.experiment import Experiment, leaves
 
 ROOT = Path(__file__).parents[1]
@@ -60,3 +65,22 @@ def explained_keys() -> set[str]:
 def test_the_settings_page_names_every_key_and_no_other():
     known = set(leaves(Experiment(data={"clients": 2}).model_dump(mode="json")))
     assert explained_keys() - {"setting.NAME", "method.NAME"} == known - {"method"}
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The words of every `fedpca …` line in a page's code blocks, without its comment."""
+    lines = page.read_text().replace("\\\n", " ").splitlines()
+    words = [shlex.split(line, comments=True) for line in lines if line.startswith(("    fedpca ", "fedpca "))]
+    return [list(takewhile(lambda word: word not in ("&&", "&", "|"), own)) for own in words]
+
+
+@each_page
+def test_every_command_and_option_exists(page: Path):
+    for words in commands(page):
+        command = get_command(app)
+        rest = words[1:]
+        while isinstance(command, click.Group) and rest:
+            assert rest[0] in command.commands, words
+            command, rest = command.commands[rest[0]], rest[1:]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in rest if word.startswith("--")} <= known, words
