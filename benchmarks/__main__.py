@@ -1,10 +1,11 @@
-"""Runs benchmarks by name, all of them without a name."""
+"""Runs benchmarks by name, all of them without a name; `commits` compares two checkouts."""
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Mapping
 
-from benchmarks import cost, flower, memory, speed, start, workers
+from benchmarks import commits, cost, flower, memory, speed, start, workers
 from benchmarks.table import table
 
 BENCHMARKS: dict[str, Callable[[], Mapping[str, object]]] = {
@@ -19,6 +20,9 @@ NAMES = (*BENCHMARKS, "speed")
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["commits"]:
+        commits.main(sys.argv[2:])
+        return
     options = _options()
     names, pace = options.names or NAMES, speed.Pace(options.repeat, options.max_wait)
     speeds = speed.measure(options.workloads, options.peers, pace) if "speed" in names else {}
@@ -36,7 +40,7 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; or `commits CHECKOUT`")
     parser.add_argument("--json", action="store_true", help="print JSON alone")
     group = parser.add_argument_group("for speed")
     group.add_argument("--workloads", default=",".join(speed.NAMES), help="some of %(default)s", type=_listed)

@@ -6,9 +6,9 @@ import sys
 import benchmarks.__main__
 import pytest
 import torch
-from benchmarks import cost, flower, memory, start, systems, workers
+from benchmarks import commits, cost, flower, memory, start, systems, workers
 from benchmarks.entries import ways_of
-from benchmarks.race import Entry, race
+from benchmarks.race import ROOT, Entry, Result, race
 from benchmarks.systems import fedpca, fedpca_hs, limit, naive
 from benchmarks.table import table
 from benchmarks.workloads import WORKLOADS, Workload, cores, data_of, fit, model_of, optimizer_of
@@ -190,3 +190,26 @@ def test_unknown_names_are_refused_with_what_there_is(call, capsys):
     with pytest.raises(SystemExit):
         call("speeds")
     assert "there is no benchmark speeds; there are workers, memory" in capsys.readouterr().err
+
+
+def test_two_commits_take_turns(call):
+    figures = call("commits", str(ROOT), "--workloads", "W3", "--repeat", "1", "--max-wait", "0")["W3, fedpca"]
+    assert figures["seconds"].keys() == {"old", "old again", "new"}
+    assert figures["new_over_old"] > 0
+    assert figures["old_over_old"] >= 1
+    assert figures["same_work"] is True
+
+
+def test_a_new_side_is_slower_only_beyond_what_equal_sides_differ():
+    old, again, new = (Result(1.0, 2.0, [seconds] * 3, others=[0.0]) for seconds in (1.0, 1.1, 1.12))
+    figures = commits._figures(old, again, new)
+    assert (figures["new_over_old"], figures["old_over_old"], figures["slower"]) == (1.067, 1.1, False)
+    slow = commits._figures(old, again, Result(1.0, 2.5, [1.2] * 3, others=[0.0]))
+    assert (slow["slower"], slow["same_work"]) == (True, False)
+    assert commits.table({"W3, fedpca": figures}).splitlines()[1].split()[2:4] == ["1.067", "1.1"]
+
+
+def test_what_is_no_checkout_is_refused(call, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        call("commits", str(tmp_path))
+    assert "is no checkout of fedpca: it has no src/fedpca and no benchmarks/systems.py" in capsys.readouterr().err

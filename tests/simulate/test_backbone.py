@@ -134,5 +134,7 @@ def test_an_experiment_runs_on_features(
 
 def test_settings_that_do_not_fit_are_refused():
     table = {"model": {"name": "linear", "backbone": "efficientnet-lite0"}, "training": {"augment": "crop-flip"}}
-    with pytest.raises(SettingsError, match="training.augment = 'crop-flip', but with model.backbone clients have no"):
+    with pytest.raises(
+        SettingsError, match=r"training\.augment = 'crop-flip', but with model\.backbone clients have no"
+    ):
         check_experiment(table, "file")
