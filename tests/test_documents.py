@@ -13,7 +13,7 @@ from fedpca.cli.main import app
 from fedpca.settings.experiment import Experiment, leaves
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "LOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -48,6 +48,13 @@ def test_every_link_to_a_file_leads_somewhere(page: Path):
         path = page.parent / name if name else page
         assert path.exists(), target
         assert not anchor or anchor in anchors(path), target
+
+
+def test_experiment_files_keep_this_too():
+    for path in sorted((ROOT / "experiments").rglob("*.toml")):
+        lines = path.read_text().splitlines()
+        assert [line for line in lines if len(line) > 120] == [], path
+        assert [line for line in lines if re.search(r"#.*(?<![\w.…/])\.\d", line)] == [], path
 
 
 def explained_keys() -> set[str]:
