@@ -41,18 +41,18 @@ def network() -> nn.Module:
 def train(message: Message, context: Context) -> Message:
     """fedpca's answer to its orders, else what Flower's tutorials do; neither waits for the other's imports."""
     if "order" in message.content:
-        from fedpca.flower.client_app import app
+        from fedpca.flower.apps import client_app
 
-        return app(message, context)
+        return client_app(message, context)
     return plain(message, context)
 
 
 @client.query("hello")
 @client.query("report")
 def query(message: Message, context: Context) -> Message:
-    from fedpca.flower.client_app import app
+    from fedpca.flower.apps import client_app
 
-    return app(message, context)
+    return client_app(message, context)
 
 
 def plain(message: Message, context: Context) -> Message:
@@ -77,20 +77,20 @@ def plain(message: Message, context: Context) -> Message:
 def main(grid: Grid, context: Context) -> None:
     """Turns of one exchange each, the order changing; the figures go to the file that the run config names."""
     from fedpca.core import NOBODY, Order
-    from fedpca.flower.clients import OverFlower
-    from fedpca.flower.server_app import Begun, clients_of, meet
+    from fedpca.flower.config import read_run_config
+    from fedpca.flower.engine import FlowerEngine
     from fedpca.models.build import build
     from fedpca.models.flat import layout_of, params_of
-    from fedpca.sites.settings import read_run_config
+    from fedpca.sites.run import RunStart, clients_of, meet
 
     config = dict(context.run_config)
     turns, out = int(config.pop("turns")), Path(str(config.pop("figures")))
     experiment, deployment = read_run_config(config)
-    begun = Begun("0" * 32, None)
-    roster = meet(grid, experiment, deployment, begun, print)
+    start = RunStart("0" * 32)
+    roster = meet(FlowerEngine(grid), experiment, deployment, start, print)
     net = build("cnn-small", (1, 8, 8), 10, 0)
     layout, params = layout_of(net.module), params_of(net)
-    clients: OverFlower = clients_of(grid, experiment, deployment, roster, layout, begun.run)
+    clients = clients_of(experiment, deployment, roster, layout, start.run)
     sites = deployment.sites
     fedavg = FedAvg(fraction_evaluate=0.0, min_train_nodes=sites, min_available_nodes=sites)
     arrays = ArrayRecord(layout.named(params))
@@ -119,7 +119,7 @@ def main(grid: Grid, context: Context) -> None:
             taken[kind].append(kinds[kind](turn))
             print(f"{kind}: {taken[kind][-1]:.2f} s", flush=True)
     model = sum(len(array.data) for array in arrays.values())
-    sent = {kind: [e for e in clients.exchanges if e.kind == kind][-1] for kind in ("train", "query.report")}
+    sent = {kind: [e for e in clients.exchanges if e.kind == kind][-1] for kind in ("train", "report")}
     figures = {
         "seconds_per_exchange": {kind: round(statistics.median(values), 2) for kind, values in taken.items()},
         "seconds": {kind: [round(value, 2) for value in values] for kind, values in taken.items()},

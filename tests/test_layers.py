@@ -33,7 +33,17 @@ ROOMS = [
     ),
     ("__main__",),
 ]
-CLIENT_AND_SERVER = ("core", "loop", "screening", "parts", "methods", "models", "simulate", "flower.wire")
+CLIENT_AND_SERVER = (
+    "core",
+    "loop",
+    "screening",
+    "parts",
+    "methods",
+    "models",
+    "simulate",
+    "flower.wire",
+    "sites.messages",
+)
 TORCH_FREE = (
     "fedpca.cli.main",
     "fedpca.methods.registry",

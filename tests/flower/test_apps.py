@@ -22,11 +22,9 @@ from fedpca import params_of
 from fedpca.core import Method, Server, Shard
 from fedpca.data.federation import Federation
 from fedpca.errors import RunError, SettingsError
-from fedpca.flower import clients as over
-from fedpca.flower import roster as sites
-from fedpca.flower.client_app import app as client
-from fedpca.flower.client_app import fedpca_client
-from fedpca.flower.server_app import method_of, serve
+from fedpca.flower.apps import client_app, fedpca_client
+from fedpca.flower.config import read_run_config
+from fedpca.flower.engine import FlowerEngine
 from fedpca.flower.strategy import FedPCA, layout_from
 from fedpca.loop import play
 from fedpca.methods.build import compose
@@ -37,8 +35,10 @@ from fedpca.results.tables.rows import tabulate
 from fedpca.settings.experiment import Experiment, check_experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
+from fedpca.sites import clients, roster, run
 from fedpca.sites.one_exchange import in_one_exchange
-from fedpca.sites.settings import Deployment, read_run_config
+from fedpca.sites.run import method_of
+from fedpca.sites.settings import Deployment
 from tests.flower.grid import Loopback
 
 NAMES = ("aachen", "bonn", "celle", "dessau", "essen", "fulda")
@@ -46,9 +46,9 @@ NAMES = ("aachen", "bonn", "celle", "dessau", "essen", "fulda")
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for module in (sites, over):
+    for module in (roster, clients):
         monkeypatch.setattr(module, "POLL", 0.01)
-    monkeypatch.setattr(sites, "REFRESH", 0.0)
+    monkeypatch.setattr(roster, "REFRESH", 0.0)
     monkeypatch.setenv("FEDPCA_CACHE", str(tmp_path / "cache"))
 
 
@@ -73,7 +73,7 @@ def grid(shards: dict[str, Shard], federation: Federation, tmp_path: Path) -> Lo
         own = held_out(number, shard, test)
         x = shard.x[torch.arange(len(shard.y))].numpy()
         np.savez(folder / "images.npz", x_train=x, y_train=shard.y, x_test=test.x[own], y_test=test.y[own])
-        nodes[number] = client, {"site": name, "data": str(folder), "store": str(tmp_path / "store" / name)}
+        nodes[number] = client_app, {"site": name, "data": str(folder), "store": str(tmp_path / "store" / name)}
     return Loopback(nodes)
 
 
@@ -85,6 +85,10 @@ def configured(tmp_path: Path) -> Callable[..., tuple[Experiment, Deployment]]:
         return read_run_config({**config, **deploy, **changes})
 
     return configured
+
+
+def serve(grid: Loopback, experiment: Experiment, deployment: Deployment, log: Callable[[str], None]) -> Path:
+    return run.serve(FlowerEngine(grid), experiment, deployment, log)
 
 
 def in_process(experiment: Experiment, method: Method, shards: dict[str, Shard], rounds: int | None = None) -> Server:
@@ -123,7 +127,7 @@ WARM = {"fedpca-hs": 2, "fedpca-d": 1, "fedpca-hs-auto": 1, "fednoro": 1}
 def test_the_apps_give_the_engines_bits(method: str, exchange: str, grid, shards, configured):
     warm = {f"method.{method}.warmup": WARM[method]} if method in WARM else {}
     experiment, deployment = configured(method, **warm, **{"deploy.exchange": exchange})
-    folder = serve(grid, experiment, deployment, tell=lambda text: None)
+    folder = serve(grid, experiment, deployment, log=lambda text: None)
     here = in_process(experiment, method_of(experiment, deployment), shards)
     assert equal(final(folder), expected(here))
     assert all(not line["left_out"] for line in lines(folder))
@@ -133,7 +137,7 @@ def test_the_apps_give_the_engines_bits(method: str, exchange: str, grid, shards
 
 def test_a_dropped_site_gets_no_training_message(grid: Loopback, configured):
     experiment, deployment = configured("fedpca-d", **{"method.fedpca-d.warmup": 1})
-    folder = serve(grid, experiment, deployment, tell=lambda text: None)
+    folder = serve(grid, experiment, deployment, log=lambda text: None)
     trained = [node for node, kind in grid.sent if kind == "train"]
     dropped = sum(line["clients"]["group"].count("mislabeled") for line in lines(folder) if line["clients"]["group"])
     assert dropped > 0
@@ -142,7 +146,7 @@ def test_a_dropped_site_gets_no_training_message(grid: Loopback, configured):
 
 def test_the_record_is_a_run_folder_like_any_other(grid: Loopback, configured):
     experiment, deployment = configured("fedpca-hs", **{"method.fedpca-hs.warmup": 2})
-    folder = serve(grid, experiment, deployment, tell=lambda text: None)
+    folder = serve(grid, experiment, deployment, log=lambda text: None)
     (table,) = tabulate(find_runs([deployment.out]))
     assert table.groups == NAMES
     assert table.mislabeled is None
@@ -157,7 +161,7 @@ def test_the_record_is_a_run_folder_like_any_other(grid: Loopback, configured):
 
 def test_each_line_has_the_test_of_its_own_model(grid: Loopback, configured, federation: Federation, shards):
     experiment, deployment = configured("fedavg", rounds=2)
-    folder = serve(grid, experiment, deployment, tell=lambda text: None)
+    folder = serve(grid, experiment, deployment, log=lambda text: None)
     net = build("mlp", (1, 8, 8), 10, 0).module
     net.load_state_dict(final(folder))
     test = federation.tests["common"]
@@ -176,7 +180,7 @@ def with_fault(grid: Loopback, site: str, kind: str, round: int, spoil: Callable
     config = grid.nodes[number][1]
 
     def app(message: Message, context: Context) -> Message:
-        reply = client(message, context)
+        reply = client_app(message, context)
         hit = message.metadata.message_type == kind and message.content["order"]["round"] == round
         return spoil(reply) if hit else reply
 
@@ -215,7 +219,7 @@ def saying_nan(reply: Message) -> Message:
     ("kind", "spoil", "why"),
     [
         ("train", not_finite, "its weights are not finite"),
-        ("train", misshapen, r"'3.bias' must be float32 (10,), came float32 (11,)"),
+        ("train", misshapen, r"'3.bias' must be float32 (10,), got float32 (11,)"),
         ("query.report", saying_nan, "its report says loss = nan"),
         ("query.report", boasting, "'evaluation.acc'"),
     ],
@@ -223,7 +227,7 @@ def saying_nan(reply: Message) -> Message:
 def test_a_faulty_answer_is_left_out_by_name_in_its_round_only(kind, spoil, why, grid, configured):
     with_fault(grid, "celle", kind, 3, spoil)
     experiment, deployment = configured("fedpca-hs", **{"method.fedpca-hs.warmup": 2})
-    folder = serve(grid, experiment, deployment, tell=lambda text: None)
+    folder = serve(grid, experiment, deployment, log=lambda text: None)
     left_out = [line["left_out"] for line in lines(folder)]
     assert [list(out) for out in left_out] == [[], [], ["celle"], []]
     assert why in left_out[2]["celle"]
@@ -233,7 +237,7 @@ def test_a_faulty_answer_is_left_out_by_name_in_its_round_only(kind, spoil, why,
 def test_without_a_site_the_others_go_on_as_if_they_were_alone(grid: Loopback, shards, configured):
     with_fault(grid, "celle", "train", 1, not_finite)
     experiment, deployment = configured("fedavg", rounds=1)
-    folder = serve(grid, experiment, deployment, tell=lambda text: None)
+    folder = serve(grid, experiment, deployment, log=lambda text: None)
     rest = {name: shard for name, shard in shards.items() if name != "celle"}
     assert equal(final(folder), expected(in_process(experiment, compose("fedavg", experiment), rest)))
 
@@ -248,7 +252,7 @@ def test_a_site_that_raises_tells_its_kind_of_error_but_not_its_data(grid: Loopb
 
     grid.before = spoil
     experiment, deployment = configured("fedavg", rounds=2)
-    folder = serve(grid, experiment, deployment, tell=lambda text: None)
+    folder = serve(grid, experiment, deployment, log=lambda text: None)
     assert [line["left_out"] for line in lines(folder)] == [{}, {"celle": "it failed: DataError"}]
 
 
@@ -258,7 +262,7 @@ def test_a_silent_site_is_left_out_and_comes_back(grid: Loopback, configured):
 
     grid.before = hush
     experiment, deployment = configured("fedavg", rounds=3)
-    folder = serve(grid, experiment, deployment, tell=lambda text: None)
+    folder = serve(grid, experiment, deployment, log=lambda text: None)
     assert [line["left_out"] for line in lines(folder)] == [{}, {"bonn": "it did not answer within 0.5 s"}, {}]
 
 
@@ -272,7 +276,7 @@ def test_nobody_waits_for_the_deadline_of_a_node_that_is_gone(back: bool, why: s
 
     grid.before = pull_the_plug
     experiment, deployment = configured("fedavg", rounds=3, **{"deploy.deadline": 600.0})
-    folder = serve(grid, experiment, deployment, tell=lambda text: None)
+    folder = serve(grid, experiment, deployment, log=lambda text: None)
     left_out = [line["left_out"] for line in lines(folder)]
     assert left_out == [{}, {"bonn": why}, {} if back else {"bonn": "it is not there"}]
 
@@ -286,18 +290,18 @@ def test_a_site_that_joins_later_takes_part_from_the_next_round_on(grid: Loopbac
 
     grid.before = admit
     experiment, deployment = configured("fedavg", rounds=4, **{"deploy.sites": 5})
-    folder = serve(grid, experiment, deployment, tell=lambda text: None)
+    folder = serve(grid, experiment, deployment, log=lambda text: None)
     assert [len(line["clients"]["id"]) for line in lines(folder)] == [5, 5, 6, 6]
     assert lines(folder)[-1]["clients"]["weight"][5] > 0
-    (run,) = find_runs([deployment.out])
-    assert set(run.last("acc")) == set(NAMES[:5]), "only what was tested in all of the last rounds can be averaged"
+    (found,) = find_runs([deployment.out])
+    assert set(found.last("acc")) == set(NAMES[:5]), "only what was tested in all of the last rounds can be averaged"
 
 
 def test_a_site_that_does_not_fit_is_turned_away_by_name(grid: Loopback, configured, tmp_path: Path):
     np.savez(tmp_path / "odd.npz", x=np.zeros((8, 9, 9), dtype=np.uint8), y=np.arange(8) % 2)
-    grid.nodes[106] = client, {"site": "odd", "data": str(tmp_path / "odd.npz"), "store": str(tmp_path / "odd")}
+    grid.nodes[106] = client_app, {"site": "odd", "data": str(tmp_path / "odd.npz"), "store": str(tmp_path / "odd")}
     experiment, deployment = configured("fedavg", rounds=1)
-    folder = serve(grid, experiment, deployment, tell=lambda text: None)
+    folder = serve(grid, experiment, deployment, log=lambda text: None)
     assert "odd" not in lines(folder)[0]["clients"]["id"]
     assert "its images are 1x9x9" in lines(folder)[0]["left_out"]["odd"]
 
@@ -313,10 +317,10 @@ def test_below_the_quorum_the_run_stops_and_goes_on_later_to_the_same_bits(grid:
     with pytest.raises(
         RunError, match=r"round 3: 4 of 6 sites answered, the quorum is 5 \(aachen: .*; bonn: .*0.5 s\)"
     ):
-        serve(grid, experiment, deployment, tell=lambda text: None)
+        serve(grid, experiment, deployment, log=lambda text: None)
     grid.before, grid.silent = lambda message: None, set()
     said: list[str] = []
-    folder = serve(grid, experiment, deployment, tell=said.append)
+    folder = serve(grid, experiment, deployment, log=said.append)
     assert "going on after round 2" in said
     assert equal(final(folder), expected(in_process(experiment, compose("fedce", experiment), shards)))
     assert [line["round"] for line in lines(folder)] == [1, 2, 3, 4]
@@ -337,33 +341,33 @@ def test_a_server_that_dies_in_any_round_goes_on_to_the_same_bits(method: str, w
 
     grid.before = cut
     with pytest.raises(PowerCut):
-        serve(grid, experiment, deployment, tell=lambda text: None)
+        serve(grid, experiment, deployment, log=lambda text: None)
     grid.before = lambda message: None
-    folder = serve(grid, experiment, deployment, tell=lambda text: None)
+    folder = serve(grid, experiment, deployment, log=lambda text: None)
     assert equal(final(folder), expected(in_process(experiment, compose(method, experiment), shards)))
     assert [line["round"] for line in lines(folder)] == [1, 2, 3, 4]
 
 
 def test_a_finished_run_is_left_as_it_is(grid: Loopback, configured):
     experiment, deployment = configured("fedavg", rounds=1)
-    serve(grid, experiment, deployment, tell=lambda text: None)
+    serve(grid, experiment, deployment, log=lambda text: None)
     grid.sent.clear()
     said: list[str] = []
-    serve(grid, experiment, deployment, tell=said.append)
+    serve(grid, experiment, deployment, log=said.append)
     assert said[0].endswith("holds this run, finished")
     assert not grid.sent
 
 
 def test_other_settings_in_the_same_folder_are_refused(grid: Loopback, configured):
-    serve(grid, *configured("fedavg", rounds=1), tell=lambda text: None)
+    serve(grid, *configured("fedavg", rounds=1), log=lambda text: None)
     with pytest.raises(RunError, match=r"begun with other settings \(rounds was 1, is now 2\)"):
-        serve(grid, *configured("fedavg", rounds=2), tell=lambda text: None)
+        serve(grid, *configured("fedavg", rounds=2), log=lambda text: None)
 
 
 def test_noise_on_reports_is_the_sites_own_choice_first(grid: Loopback, configured):
-    grid.nodes[100][1]["veil.clip"] = 0.001
-    experiment, deployment = configured("qfedavg", rounds=1, **{"deploy.veil.clip": 0.5})
-    folder = serve(grid, experiment, deployment, tell=lambda text: None)
+    grid.nodes[100][1]["privacy.clip"] = 0.001
+    experiment, deployment = configured("qfedavg", rounds=1, **{"deploy.privacy.clip": 0.5})
+    folder = serve(grid, experiment, deployment, log=lambda text: None)
     assert lines(folder)[0]["clients"]["loss"] == [0.001, 0.5, 0.5, 0.5, 0.5, 0.5]
 
 
@@ -391,7 +395,7 @@ def test_a_method_without_reports_is_the_same_in_one_exchange():
 def test_a_client_does_not_load_what_it_does_not_use():
     """Each answer is a new process: what it imports is what it costs."""
     names = "scipy", "sklearn", "pyarrow", "PIL.Image", "fedpca.runs.run", "fedpca.data"
-    code = f"import sys, fedpca.flower.client_app; print([name for name in {names} if name in sys.modules])"
+    code = f"import sys, fedpca.flower.apps; print([name for name in {names} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
@@ -422,7 +426,7 @@ def test_the_drop_in_gives_the_engines_bits(own_apps: Loopback, federation: Fede
         settings={"warmup": 1},
         training={"batch": 16},
         deployment=Deployment(sites=6),
-        tell=lambda text: None,
+        log=lambda text: None,
     )
     result = strategy.start(
         grid=own_apps,

@@ -36,7 +36,7 @@ from tests.unmeasured import unmeasured
 
 NAMES = ("aachen", "bonn", "celle", "dessau", "essen", "fulda", "gotha", "halle")
 LIMIT = 900.0  # seconds, for a machine that does much else; a quiet one needs a tenth
-COMPONENTS = {"serverapp": "fedpca.flower.server_app:app", "clientapp": "fedpca.flower.client_app:app"}
+COMPONENTS = {"serverapp": "fedpca.flower.apps:server_app", "clientapp": "fedpca.flower.apps:client_app"}
 FEDPCA = [sys.executable, "-m", "fedpca"]
 
 
@@ -206,7 +206,7 @@ FAULTY = '''
     import numpy as np
     from flwr.app import Array
     from flwr.clientapp import ClientApp
-    from fedpca.flower.client_app import app as good
+    from fedpca.flower.apps import client_app as good
 
     app = ClientApp()
     app.query("hello")(good)

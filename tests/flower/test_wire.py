@@ -21,14 +21,7 @@ from fedpca.core import ClientId, Clients, Method, Net, Order, Params, Report, S
 from fedpca.data.datasets import load
 from fedpca.data.federation import Federation, federate
 from fedpca.errors import UserError, WireError
-from fedpca.flower.wire import (
-    order_from_records,
-    orders_to_records,
-    report_from_records,
-    report_to_records,
-    update_from_records,
-    update_to_records,
-)
+from fedpca.flower.wire import from_records, to_records
 from fedpca.loop import play
 from fedpca.methods.build import compose
 from fedpca.models.build import build
@@ -37,6 +30,7 @@ from fedpca.settings.catalogue import METHODS
 from fedpca.simulate.answer import answer_report, answer_train, site_for
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
+from fedpca.sites.messages import read_order, read_report, read_update, write_orders, write_report, write_update
 from tests.test_methods import ROUNDS, easy, same
 
 VECTORS = ("weights", "buffers", "counters")
@@ -46,6 +40,31 @@ def normed(shape: tuple[int, int, int] = (1, 8, 8), classes: int = 10) -> nn.Mod
     """A model with all that a state can hold: a convolution, whose weights lie channels last, and batch norm."""
     pooled = nn.Sequential(nn.Conv2d(shape[0], 4, 3), nn.Conv2d(4, 3, 3), nn.BatchNorm2d(3), nn.AdaptiveAvgPool2d(2))
     return nn.Sequential(pooled, nn.Flatten(), nn.Linear(12, classes))
+
+
+def orders_to_records(params: Params, orders: Mapping[ClientId, Order], layout: Layout) -> dict[ClientId, RecordDict]:
+    encoded: dict[int, ArrayRecord] = {}
+    return {site: to_records(content, encoded) for site, content in write_orders(params, orders, layout).items()}
+
+
+def order_from_records(records: RecordDict, layout: Layout) -> tuple[Params, Order]:
+    return read_order(from_records(records), layout)
+
+
+def report_to_records(report: Report) -> RecordDict:
+    return to_records(write_report(report))
+
+
+def report_from_records(records: RecordDict) -> Report:
+    return read_report(from_records(records))
+
+
+def update_to_records(update: Update, layout: Layout) -> RecordDict:
+    return to_records(write_update(update, layout))
+
+
+def update_from_records(records: RecordDict, layout: Layout) -> Update:
+    return read_update(from_records(records), layout)
 
 
 @pytest.fixture
@@ -259,7 +278,7 @@ def test_a_pickle_among_the_arrays_is_refused_and_not_run(layout: Layout):
     np.load(BytesIO(data), allow_pickle=True)
     assert TRIPPED, "otherwise the test shows nothing"
     TRIPPED.clear()
-    with pytest.raises(WireError, match=r"'2\.bias' must be float32 \(10,\), came object \(10,\)"):
+    with pytest.raises(WireError, match=r"'2\.bias' must hold numbers, got object \(10,\)"):
         update_from_records(with_bias(layout, data), layout)
     with pytest.raises(WireError, match="NumPy's file format"):
         update_from_records(with_bias(layout, data[data.index(b"\x80") :]), layout)
@@ -269,14 +288,17 @@ def test_a_pickle_among_the_arrays_is_refused_and_not_run(layout: Layout):
 @pytest.mark.parametrize(
     ("data", "came"),
     [
-        (npy_bytes(GOOD.astype(np.float64)), r"must be float32 \(10,\), came float64 \(10,\)"),
-        (npy_bytes(GOOD.astype(np.int64)), r"must be float32 \(10,\), came int64 \(10,\)"),
-        (npy_bytes(GOOD.astype(">f4")), r"must be float32 \(10,\), came >f4 \(10,\)"),
-        (npy_bytes(GOOD[:9]), r"must be float32 \(10,\), came float32 \(9,\)"),
-        (npy_bytes(GOOD.reshape(10, 1)), r"must be float32 \(10,\), came float32 \(10, 1\)"),
-        (claiming((10**12,)), r"must be float32 \(10,\), came float32 \(1000000000000,\)"),
-        (npy_bytes(GOOD)[:-4], r"must have 40 bytes, came 36"),
-        (npy_bytes(GOOD) + b"more", r"must have 40 bytes, came 44"),
+        (npy_bytes(GOOD.astype(np.float64)), r"must be float32 \(10,\), got float64 \(10,\)"),
+        (npy_bytes(GOOD.astype(np.int64)), r"must be float32 \(10,\), got int64 \(10,\)"),
+        (npy_bytes(GOOD.astype(">f4")), r"must be float32 \(10,\), got >f4 \(10,\)"),
+        (npy_bytes(GOOD[:9]), r"must be float32 \(10,\), got float32 \(9,\)"),
+        (npy_bytes(GOOD.reshape(10, 1)), r"must be float32 \(10,\), got float32 \(10, 1\)"),
+        (claiming((10**12,)), r"must have 4000000000000 bytes, got 0"),
+        (npy_bytes(GOOD)[:-4], r"must have 40 bytes, got 36"),
+        (npy_bytes(GOOD) + b"more", r"must have 40 bytes, got 44"),
+        (claiming((-1, -10)) + bytes(40), r"must hold numbers, got float32 \(-1, -10\)"),
+        (claiming((1,) * 99) + bytes(4), "cannot be read: .*dimension"),
+        (npy_bytes(np.zeros(10, dtype="S0")), "must hold numbers"),
         (b"", "NumPy's file format"),
         (b"PK\x03\x04" + bytes(60), "NumPy's file format"),
         (npy_bytes(GOOD).replace(b"NUMPY\x01", b"NUMPY\x03"), r"format 1.0: version \(3, 0\)"),
@@ -291,17 +313,17 @@ def test_bytes_that_are_not_the_array_are_refused(data: bytes, came: str, layout
 
 
 def test_another_way_of_serialising_is_refused(layout: Layout):
-    with pytest.raises(WireError, match=r"'2\.bias' must be serialised as 'numpy.ndarray', came 'torch.save'"):
+    with pytest.raises(WireError, match=r"'2\.bias' must be serialised as 'numpy.ndarray', got 'torch.save'"):
         update_from_records(with_bias(layout, npy_bytes(GOOD), "torch.save"), layout)
 
 
 def test_names_that_differ_are_refused(layout: Layout):
     records = update_to_records(Update(a_state(layout), 1), layout)
     records["arrays"]["0.0.gamma"] = records["arrays"]["0.0.bias"]
-    with pytest.raises(WireError, match=r"the model here has no '0\.0\.gamma'; server and clients must build the same"):
+    with pytest.raises(WireError, match=r"the model here has no '0\.0\.gamma'; server and sites must build the same"):
         update_from_records(records, layout)
     del records["arrays"]["0.0.bias"]
-    with pytest.raises(WireError, match=r"arrays: '0\.0\.bias' is missing; server and clients must build the same"):
+    with pytest.raises(WireError, match=r"arrays: '0\.0\.bias' is missing; server and sites must build the same"):
         update_from_records(records, layout)
 
 
@@ -327,23 +349,23 @@ def changed(kind: str, key: str, value: object, layout: Layout) -> RecordDict:
 @pytest.mark.parametrize(
     ("kind", "key", "value", "said"),
     [
-        ("order", "round", 0, "'order.round': .*greater than 0, came 0"),
-        ("order", "rounds", 2.0, "'order.rounds': .*integer, came 2.0"),
-        ("order", "rounds", True, "'order.rounds': .*integer, came True"),
-        ("order", "speed", 1, "'order.speed': .*not permitted, came 1"),
-        ("order", "verdict", "{", "'order.verdict': Invalid JSON.*came '{'"),
+        ("order", "round", 0, "'order.round': .*greater than 0, got 0"),
+        ("order", "rounds", 2.0, "'order.rounds': .*integer, got 2.0"),
+        ("order", "rounds", True, "'order.rounds': .*integer, got True"),
+        ("order", "speed", 1, "'order.speed': .*not permitted, got 1"),
+        ("order", "verdict", "{", "'order.verdict': Invalid JSON.*got '{'"),
         ("order", "verdict", b"{}" + b"\xff", "'order.verdict': Invalid JSON"),
-        ("order", "verdict", 3, "'order.verdict': .*came 3"),
-        ("order", "verdict", "[]", "'order.verdict': .*dictionary.*came"),
-        ("order", "verdict", '{"group": "odd"}', "'order.verdict.group': .*'mislabeled', came 'odd'"),
-        ("order", "verdict", '{"sides": {"a": {"weight": "1"}}}', "'order.verdict.sides.a.weight': .*came '1'"),
-        ("order", "verdict", '{"report": {"loss": null}}', "'order.verdict.report.loss.float': .*came None"),
-        ("order", "verdict", '{"mood": 1}', "'order.verdict.mood': Unexpected.*came 1"),
+        ("order", "verdict", 3, "'order.verdict': .*got 3"),
+        ("order", "verdict", "[]", "'order.verdict': .*dictionary.*got"),
+        ("order", "verdict", '{"group": "odd"}', "'order.verdict.group': .*'mislabeled', got 'odd'"),
+        ("order", "verdict", '{"sides": {"a": {"weight": "1"}}}', "'order.verdict.sides.a.weight': .*got '1'"),
+        ("order", "verdict", '{"report": {"loss": null}}', "'order.verdict.report.loss.float': .*got None"),
+        ("order", "verdict", '{"mood": 1}', "'order.verdict.mood': Unexpected.*got 1"),
         ("order", "verdict", '{"sides":{"a":' * 10**5 + "{}" + "}}" * 10**5, "'order.verdict': .*recursion limit"),
-        ("update", "size", 2.0, "'update.size': .*integer, came 2.0"),
-        ("update", "size", [2], r"'update.size': .*integer, came \[2\]"),
-        ("update", "reliability", [1.0], r"'update.reliability': .*number, came \[1.0\]"),
-        ("update", "x" * 10**6, 1, r"'update.xxx.*not permitted, came 1"),
+        ("update", "size", 2.0, "'update.size': .*integer, got 2.0"),
+        ("update", "size", [2], r"'update.size': .*integer, got \[2\]"),
+        ("update", "reliability", [1.0], r"'update.reliability': .*number, got \[1.0\]"),
+        ("update", "x" * 10**6, 1, r"'update.xxx.*not permitted, got 1"),
     ],
 )
 def test_values_that_cannot_be_are_refused_in_few_words(kind, key, value, said: str, layout: Layout):
@@ -363,19 +385,19 @@ def test_what_is_missing_of_an_order_is_named(key: str, layout: Layout):
 
 
 def test_missing_and_mistaken_records_are_named(layout: Layout):
-    with pytest.raises(WireError, match=r"must have the ConfigRecord 'order', came only \[\]"):
+    with pytest.raises(WireError, match=r"must have 'order', got only \[\]"):
         order_from_records(RecordDict(), layout)
-    with pytest.raises(WireError, match=r"must have the MetricRecord 'report', came only \['rapport'\]"):
-        report_from_records(RecordDict({"rapport": MetricRecord()}))
-    with pytest.raises(WireError, match="must have the MetricRecord 'report', came ConfigRecord"):
+    with pytest.raises(WireError, match=r"must have 'report', got only \['rapport'\]"):
+        report_from_records(RecordDict({"rapport": ConfigRecord()}))
+    with pytest.raises(WireError, match="'report' must be of kind MetricRecord, got ConfigRecord"):
         report_from_records(RecordDict({"report": ConfigRecord({"loss": 1.0})}))
     records = orders_to_records(a_state(layout), {"me": Order(1, 2, Verdict())}, layout)["me"]
     del records["arrays"]
-    with pytest.raises(WireError, match=r"must have the ArrayRecord 'arrays', came only \['order'\]"):
+    with pytest.raises(WireError, match=r"must have 'arrays', got only \['order'\]"):
         order_from_records(records, layout)
     records = update_to_records(Update(None, 1), layout)
     records["arrays"] = MetricRecord()
-    with pytest.raises(WireError, match="must have the ArrayRecord 'arrays', came MetricRecord"):
+    with pytest.raises(WireError, match="'arrays' must be of kind ArrayRecord, got MetricRecord"):
         update_from_records(records, layout)
 
 

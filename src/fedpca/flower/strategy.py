@@ -15,11 +15,12 @@ from flwr.serverapp.strategy import Result
 
 from fedpca.core import ClientId, Server
 from fedpca.errors import SettingsError, UserError, nearest
-from fedpca.flower.roster import Tell
-from fedpca.flower.server_app import Begun, clients_of, meet, require_quorum
+from fedpca.flower.engine import FlowerEngine
 from fedpca.loop import play
 from fedpca.models.flat import Layout, Slot
 from fedpca.settings.experiment import Experiment, Table, check_experiment
+from fedpca.sites.roster import Log
+from fedpca.sites.run import RunStart, clients_of, meet, require_quorum
 from fedpca.sites.settings import Deployment, one_run
 
 TRAIN_CONFIG = {  # Flower's usual keys, and ours
@@ -46,7 +47,7 @@ class FedPCA:
     training: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
     deployment: Deployment = field(default_factory=Deployment)
-    tell: Tell = print
+    log: Log = print
 
     def start(
         self,
@@ -70,18 +71,18 @@ class FedPCA:
         deployment = self.deployment.model_copy(update={"deadline": timeout})
         layout = layout_from(initial_arrays)
         tensors = {name: torch.from_numpy(array.numpy()) for name, array in initial_arrays.items()}
-        start, begun = Server(layout.params(tensors)), Begun(uuid4().hex, None)
-        roster = meet(grid, experiment, deployment, begun, self.tell)
-        clients = clients_of(grid, experiment, deployment, roster, layout, begun.run)
+        start, run = Server(layout.params(tensors)), RunStart(uuid4().hex)
+        roster = meet(FlowerEngine(grid), experiment, deployment, run, self.log)
+        clients = clients_of(experiment, deployment, roster, layout, run.run)
         server, result = start, Result(arrays=initial_arrays)
         _test(result, evaluate_fn, 0)
         for server in play(clients.method, clients, start, num_rounds):
-            require_quorum(server, clients.asked, deployment.least)
+            require_quorum(server, clients.asked, deployment.min_answers)
             result.arrays = ArrayRecord(layout.named(server.params))
-            result.train_metrics_clientapp[server.round] = known_of(server)
+            result.train_metrics_clientapp[server.round] = metrics_of(server)
             _note(result, server.round - 1, clients.evaluations)
             _test(result, evaluate_fn, server.round)
-            self.tell(f"round {server.round}/{num_rounds}")
+            self.log(f"round {server.round}/{num_rounds}")
             clients.renew()
         clients.evaluate(server.params, num_rounds)
         _note(result, num_rounds, clients.evaluations)
@@ -117,15 +118,15 @@ def layout_from(arrays: ArrayRecord) -> Layout:
     return Layout(**{kind: tuple(own) for kind, own in slots.items()})
 
 
-def known_of(server: Server) -> MetricRecord:
+def metrics_of(server: Server) -> MetricRecord:
     """The latest loss, dispersion, suspicion and weight of each site as `SITE/NAME`, and whether it is `mislabeled`."""
-    told: dict[str, float] = {}
+    known: dict[str, float] = {}
     for site, verdict in server.diagnosis.items():
         numbers = {name: verdict.report.get(name) for name in ("loss", "dispersion")}
         numbers |= {"suspicion": verdict.suspicion, "weight": (server.weights or {}).get(site)}
         numbers["mislabeled"] = None if verdict.group is None else float(verdict.group == "mislabeled")
-        told |= {f"{site}/{name}": value for name, value in numbers.items() if isinstance(value, float)}
-    return MetricRecord(dict(told))
+        known |= {f"{site}/{name}": value for name, value in numbers.items() if isinstance(value, float)}
+    return MetricRecord(dict(known))
 
 
 def _note(result: Result, round: int, evaluations: Mapping[ClientId, Mapping[str, float]]) -> None:

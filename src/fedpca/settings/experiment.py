@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 from pydantic_core import ErrorDetails
 
 from fedpca.errors import SettingsError, nearest
-from fedpca.settings.base import Count, NonNegative, Positive, Settings, Share
+from fedpca.settings.base import Count, Device, NonNegative, Positive, Settings, Share
 from fedpca.settings.catalogue import Augmentation
 from fedpca.settings.names import entry, parse
 
@@ -138,7 +138,7 @@ class Experiment(Settings):
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0, 1, 2)
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0  # share of the clients that take part in a round
     checkpoint_every: Count = 1  # rounds
-    device: Annotated[str, Field(pattern=r"^(cpu|mps|cuda(:\d+)?)$")] = "cpu"  # where models are trained
+    device: Device = "cpu"  # where models are trained
     data: DataSettings = DataSettings(clients=20)
     rare: RareSettings = RareSettings()
     noise: NoiseSettings = NoiseSettings()

@@ -1,1 +1,1 @@
-"""What any engine with real sites needs."""
+"""What any engine with real sites needs: their settings, data and memory, what is said, and the run over them."""

@@ -10,27 +10,26 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import Context
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from fedpca.core import Net, Shard
 from fedpca.errors import DataError, SettingsError, UserError
-from fedpca.flower.wire import RunHead
 from fedpca.models.build import build, draws_in_forward, last_linear
 from fedpca.models.flat import flatten
 from fedpca.models.scaling import Scaling
-from fedpca.sites.settings import Node
+from fedpca.sites.messages import RunHead
+from fedpca.sites.settings import SiteSettings
 
 Labels = NDArray[np.int64]
 BuildModel = Callable[[], nn.Module]
-Given = Any  # what a user's own function gives: see `shards_of`
-LoadData = Callable[[Context], Given]
+UserData = Any  # what a user's own function gives: see `shards_of`
+LoadData = Callable[[Any], UserData]  # of what the engine tells a site about itself
 
 
 @dataclass(frozen=True)
-class Local:
+class SiteData:
     """What a site brings to a run."""
 
     train: Shard
@@ -40,7 +39,7 @@ class Local:
     build: Callable[[], Net]
 
 
-Bring = Callable[[Context, Node, RunHead], Local]
+ReadData = Callable[[Any, SiteSettings, RunHead], SiteData]  # of the engine's context, the site and the run
 
 
 @dataclass(frozen=True)
@@ -57,20 +56,20 @@ class Rows:
         return self.take(rows.numpy())
 
 
-def own_folder(context: Context, node: Node, run: RunHead) -> Local:
-    """The images and labels that the node config names, decoded once; the model that the run's settings name."""
+def own_folder(context: object, site: SiteSettings, run: RunHead) -> SiteData:
+    """The images and labels that the site's settings name, decoded once; the model that the run's settings name."""
     from fedpca.data.datasets import load
 
-    if node.data is None:
-        raise SettingsError('this node has no data: start it with --node-config \'site="NAME" data="FOLDER"\'')
-    dataset = load(run.settings.data.model_copy(update={"dataset": str(node.data)}))
-    codes = codes_of(dataset.classes, run.classes, node.data)
+    if site.data is None:
+        raise SettingsError('the site has no data: its settings must name them, as data = "FOLDER"')
+    dataset = load(run.settings.data.model_copy(update={"dataset": str(site.data)}))
+    codes = codes_of(dataset.classes, run.classes, site.data)
     parts = ((_mapped(part.images), torch.from_numpy(codes[part.labels])) for part in (dataset.train, dataset.test))
     train, test = (Shard(*part) for part in parts)
     channels, height, width = dataset.train.images.shape[1:]
     place = (channels, height, width), len(run.classes or dataset.classes), run.settings.seeds[0]
-    net = partial(build, run.settings.model.name, *place, device=node.device)
-    return Local(train, test, dataset.classes, (channels, height, width), net)
+    net = partial(build, run.settings.model.name, *place, device=site.device)
+    return SiteData(train, test, dataset.classes, (channels, height, width), net)
 
 
 def codes_of(own: Sequence[str], agreed: Sequence[str], place: Path) -> Labels:
@@ -82,18 +81,18 @@ def codes_of(own: Sequence[str], agreed: Sequence[str], place: Path) -> Labels:
     return np.array([list(agreed).index(name) for name in own], dtype=np.int64)
 
 
-def own_functions(load_data: LoadData, build_model: BuildModel) -> Bring:
+def own_functions(load_data: LoadData, build_model: BuildModel) -> ReadData:
     """What a user's two functions give."""
 
-    def bring(context: Context, node: Node, run: RunHead) -> Local:
+    def read(context: object, site: SiteSettings, run: RunHead) -> SiteData:
         train, test = shards_of(load_data(context))
         shape = tuple(train.x[torch.arange(1)].shape[1:])
-        return Local(train, test, (), shape, partial(net_of, build_model, shape, node.device))
+        return SiteData(train, test, (), shape, partial(net_of, build_model, shape, site.device))
 
-    return bring
+    return read
 
 
-def shards_of(given: Given) -> tuple[Shard, Shard | None]:
+def shards_of(given: UserData) -> tuple[Shard, Shard | None]:
     """Training and, if there is one, test part of `(x, y)`, `(x, y, x_test, y_test)`, a dataset or two datasets."""
     parts = given if isinstance(given, tuple | list) else (given,)
     if parts and len(parts) <= 2 and all(isinstance(part, Dataset) for part in parts):
@@ -101,8 +100,8 @@ def shards_of(given: Given) -> tuple[Shard, Shard | None]:
     elif len(parts) in (2, 4):
         shards = [_from_arrays(*parts[start : start + 2]) for start in range(0, len(parts), 2)]
     else:
-        came = f"{len(parts)} of {type(parts[0]).__name__}" if parts else "nothing"
-        raise UserError(f"load_data must give (x, y), (x, y, x_test, y_test), a dataset or two, came {came}")
+        got = f"{len(parts)} of {type(parts[0]).__name__}" if parts else "nothing"
+        raise UserError(f"load_data must give (x, y), (x, y, x_test, y_test), a dataset or two, got {got}")
     return shards[0], shards[1] if len(shards) > 1 else None
 
 
@@ -128,7 +127,7 @@ def _from_arrays(x: ArrayLike, y: ArrayLike) -> Shard:
     images, labels = torch.as_tensor(x), torch.as_tensor(y).to(torch.int64)
     if len(images) != len(labels) or labels.ndim != 1 or not len(labels):
         raise DataError(
-            f"load_data: each image needs a label, came images {tuple(images.shape)}, labels {tuple(labels.shape)}"
+            f"load_data: each image needs a label, got images {tuple(images.shape)}, labels {tuple(labels.shape)}"
         )
     return Shard(images, labels)
 

@@ -1,27 +1,25 @@
-"""A deployment's settings: the server's from Flower's run config, a site's from its node config."""
+"""A deployment's settings: those of the run, which the server has, and those of a site, which its operator sets."""
 
 from __future__ import annotations
 
 import os
-import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from fedpca.errors import SettingsError, nearest
-from fedpca.settings.base import Count, NonNegative, Positive, Settings
+from fedpca.settings.base import Count, Device, NonNegative, Positive, Settings
 from fedpca.settings.experiment import Experiment, Table, check_experiment
 
-Scalar = bool | int | float | str  # what Flower's configs hold
 Kind = TypeVar("Kind", bound=Settings)
 
-SITE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$"
-SIMULATED = ("partition-id", "num-partitions")  # what Flower's simulation tells a node
+SITE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$"  # a file's name, a log's prefix and a setting's value
+SiteName = Annotated[str, Field(pattern=SITE_NAME)]
+RENAMED = {"veil": "privacy"}  # keys of version 0.1
 
 
-class Veil(Settings):
+class ReportPrivacy(Settings):
     """What is done to the numbers of a report before they leave a site."""
 
     clip: Positive | None = None  # the largest amount that a number may have
@@ -29,27 +27,25 @@ class Veil(Settings):
 
 
 class Deployment(Settings):
-    """What a federation of real sites needs besides an experiment: the keys `deploy.…` of the run config."""
+    """What a federation of real sites needs besides an experiment."""
 
     out: Path = Path("runs")  # folder of the runs, on the server
     sites: Count = 2  # to wait for before the first round
     quorum: Count | None = None  # sites whose answers a round must have; more than half of `sites` if not given
     deadline: Positive = 600.0  # seconds that sites have to answer in an exchange
     wait: Positive = 600.0  # seconds that sites have to appear before the first round
-    exchange: Literal["two", "one"] = (
-        "two"  # report, then training; or both at once, judged by the last round's reports
-    )
+    exchange: Literal["two", "one"] = "two"  # report, then training; or both at once, judged by the last reports
     classes: tuple[str, ...] = ()  # in the order of the model's outputs; if not given, all that the first sites have
-    veil: Veil = Veil()
+    privacy: ReportPrivacy = ReportPrivacy()
 
     @field_validator("classes", mode="before")
     @classmethod
-    def _from_text(cls, value: object) -> object:
-        """Flower's configs have no lists: names are parted by commas."""
+    def _split_text(cls, value: object) -> object:
+        """Names in one text are separated by commas: Flower's configs have no lists."""
         return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _quorum_is_possible(self) -> Deployment:
+    def _check_quorum(self) -> Deployment:
         if self.quorum is not None and self.quorum > self.sites:
             raise ValueError(
                 f"quorum = {self.quorum}, but sites = {self.sites}: the first round would fall short of it"
@@ -57,20 +53,20 @@ class Deployment(Settings):
         return self
 
     @property
-    def least(self) -> int:
+    def min_answers(self) -> int:
         """The quorum in force."""
         return self.quorum if self.quorum is not None else self.sites // 2 + 1
 
 
-class Node(Settings):
-    """What a site's operator sets: the SuperNode's `--node-config`, a TOML file or `key=value` pairs."""
+class SiteSettings(Settings):
+    """What a site's operator sets."""
 
-    site: Annotated[str, Field(pattern=SITE_NAME)]
+    site: SiteName
     data: Path | None = None  # images and labels, in any layout of docs/settings.md
     store: Path | None = None  # what the site remembers between messages
-    device: Annotated[str, Field(pattern=r"^(cpu|mps|cuda(:\d+)?)$")] = "cpu"
+    device: Device = "cpu"
     threads: Count = 1  # of PyTorch; only one gives the bits of a simulation
-    veil: Veil | None = None  # in place of what the server asks for
+    privacy: ReportPrivacy | None = None  # in place of what the server asks for
 
     @property
     def folder(self) -> Path:
@@ -79,22 +75,16 @@ class Node(Settings):
         return self.store or Path(state) / "fedpca" / self.site
 
 
-def read_run_config(config: Mapping[str, Scalar]) -> tuple[Experiment, Deployment]:
-    """The one run that Flower's run config describes.
-
-    Its keys are those of docs/settings.md, dotted (`training.lr`), with one method (`methods`) and one seed (`seeds`),
-    and `deploy.…`; `experiment` names a TOML file on the server that they change.
-    """
-    table, source = _base(config.get("experiment"))
-    _merge(table, nested({key: value for key, value in config.items() if key != "experiment"}))
+def read_deployment(table: Table, source: str) -> tuple[Experiment, Deployment]:
+    """The one run that a table describes: keys of docs/settings.md with one method and one seed, and `[deploy]`."""
+    table = dict(table)
     deployment = checked(Deployment, table.pop("deploy", {}), f"{source}: deploy")
     for key in ("methods", "seeds"):
         if key in table and not isinstance(table[key], list):
             table[key] = [table[key]]
-    data = table.setdefault("data", {})
+    data = table.get("data", {})
     if isinstance(data, dict):
-        data.setdefault("clients", deployment.sites)
-        data.setdefault("dataset", table.get("name", "sites"))
+        table["data"] = {"clients": deployment.sites, "dataset": table.get("name", "sites"), **data}
     return one_run(check_experiment({"seeds": [0], **table}, source), source), deployment
 
 
@@ -102,7 +92,7 @@ def one_run(experiment: Experiment, source: str) -> Experiment:
     """The experiment, complete, if it is a single run on the sites' own data."""
     for key, values in (("methods", experiment.methods), ("seeds", experiment.seeds)):
         if len(values) != 1:
-            raise SettingsError(f"{source}: {key}: a deployment is one run, came {list(values)}: choose one")
+            raise SettingsError(f"{source}: {key}: a deployment is one run, got {list(values)}: choose one")
     if experiment.rare.share or experiment.noise.clients:
         raise SettingsError(
             f"{source}: rare and noise make up sites for a simulation; real ones have data: leave them out"
@@ -112,18 +102,6 @@ def one_run(experiment: Experiment, source: str) -> Experiment:
     return experiment.cell(experiment.methods[0], experiment.seeds[0])
 
 
-def read_node_config(config: Mapping[str, Scalar], strict: bool = True) -> Node:
-    """A site's settings; without `strict` keys that are not known here are somebody else's."""
-    known = {key: value for key, value in config.items() if key not in SIMULATED}
-    if not strict:
-        known = {key: value for key, value in known.items() if key.partition(".")[0] in Node.model_fields}
-    if "partition-id" in config:
-        known.setdefault("site", str(config["partition-id"]))
-    if "site" not in known:
-        raise SettingsError("this node has no name: start it with --node-config 'site=\"NAME\" …'")
-    return checked(Node, nested(known), "the node config")
-
-
 def checked(kind: type[Kind], table: object, source: str) -> Kind:
     """Settings of a kind; an error names the first key that is wrong."""
     try:
@@ -131,43 +109,8 @@ def checked(kind: type[Kind], table: object, source: str) -> Kind:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "all"
+        if new := RENAMED.get(key.partition(".")[0]):
+            raise SettingsError(f"{source}: {key!r} is called {new!r} now") from None
         if first["type"] == "extra_forbidden":
             raise SettingsError(f"{source}: unknown key {key!r}{nearest(key, kind.model_fields)}") from None
-        raise SettingsError(f"{source}: {key}: {first['msg']} (came: {first['input']!r})") from None
-
-
-def nested(flat: Mapping[str, Scalar]) -> Table:
-    """Dotted keys as tables in tables."""
-    table: Table = {}
-    for key, value in flat.items():
-        *path, last = key.split(".")
-        inner = table
-        for part in path:
-            step = inner.setdefault(part, {})
-            if not isinstance(step, dict):
-                raise SettingsError(f"{key!r}: {part!r} is given as a value too; it can only be one of both")
-            inner = step
-        inner[last] = value
-    return table
-
-
-def _base(path: object) -> tuple[Table, str]:
-    """The table that a run config changes, and its name in messages."""
-    if path is None:
-        return {}, "the run config"
-    file = Path(str(path)).expanduser()
-    try:
-        return {"name": file.stem, **tomllib.loads(file.read_text(encoding="utf-8"))}, str(file)
-    except OSError as error:
-        raise SettingsError(f"the settings file {file} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file} is not valid TOML: {error}") from None
-
-
-def _merge(table: Table, changes: Mapping[str, object]) -> None:
-    for key, value in changes.items():
-        inner = table.get(key)
-        if isinstance(inner, dict) and isinstance(value, dict):
-            _merge(inner, value)
-        else:
-            table[key] = value
+        raise SettingsError(f"{source}: {key}: {first['msg']} (got {first['input']!r})") from None

@@ -5,21 +5,22 @@ from pathlib import Path
 import pytest
 
 from fedpca.errors import SettingsError
-from fedpca.sites.settings import Deployment, Veil, read_node_config, read_run_config
+from fedpca.flower.config import read_node_config, read_run_config
+from fedpca.sites.settings import Deployment, ReportPrivacy
 
 RUN = {"methods": "fedpca-hs", "seeds": 3, "rounds": 20, "deploy.sites": 4}
 
 
 def test_dotted_keys_are_an_experiment_of_one_run():
-    config = {**RUN, "name": "hospitals", "training.lr": 0.1, "method.fedpca-hs.warmup": 2, "deploy.veil.noise": 0.5}
+    config = {**RUN, "name": "hospitals", "training.lr": 0.1, "method.fedpca-hs.warmup": 2, "deploy.privacy.noise": 0.5}
     experiment, deployment = read_run_config({**config, "deploy.classes": "cat, dog", "deploy.exchange": "one"})
     assert (experiment.methods, experiment.seeds, experiment.rounds) == (("fedpca-hs",), (3,), 20)
     assert experiment.training.lr == 0.1
     assert experiment.method["fedpca-hs"]["warmup"] == 2
     assert experiment.method["fedpca-hs"]["identity_smoothing"] == 0.5, "spelled out, as run folders have it"
     assert (experiment.data.clients, experiment.data.dataset) == (4, "hospitals")
-    assert (deployment.sites, deployment.least, deployment.exchange) == (4, 3, "one")
-    assert (deployment.classes, deployment.veil) == (("cat", "dog"), Veil(noise=0.5))
+    assert (deployment.sites, deployment.min_answers, deployment.exchange) == (4, 3, "one")
+    assert (deployment.classes, deployment.privacy) == (("cat", "dog"), ReportPrivacy(noise=0.5))
 
 
 def test_a_file_on_the_server_may_be_changed_by_the_config(tmp_path: Path):
@@ -34,8 +35,9 @@ def test_a_file_on_the_server_may_be_changed_by_the_config(tmp_path: Path):
     ("change", "said"),
     [
         ({"deploy.quorom": 2}, r"deploy: unknown key 'quorom' \(did you mean 'quorum'\?\)"),
+        ({"deploy.veil.clip": 2.0}, "deploy: 'veil' is called 'privacy' now"),
         ({"deploy.quorum": 5}, "quorum = 5, but sites = 4"),
-        ({"deploy.deadline": 0.0}, "deploy: deadline: .*greater than 0 .came: 0.0"),
+        ({"deploy.deadline": 0.0}, "deploy: deadline: .*greater than 0 .got 0.0"),
         ({"training.lr": "fast"}, "training.lr: .*number"),
         ({"rare.share": 0.5}, "rare and noise make up sites for a simulation"),
         ({"noise.clients": 0.5, "noise.labels": 0.5}, "rare and noise make up sites for a simulation"),
@@ -52,20 +54,20 @@ def test_wrong_keys_are_named(change: dict[str, object], said: str):
 def test_two_methods_are_not_one_run(tmp_path: Path):
     path = tmp_path / "two.toml"
     path.write_text('methods = ["fedavg", "rfa"]\nseeds = [1]')
-    with pytest.raises(SettingsError, match=r"methods: a deployment is one run, came \['fedavg', 'rfa'\]"):
+    with pytest.raises(SettingsError, match=r"methods: a deployment is one run, got \['fedavg', 'rfa'\]"):
         read_run_config({"experiment": str(path)})
 
 
-@pytest.mark.parametrize(("sites", "least"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
-def test_the_quorum_is_more_than_half_unless_it_is_given(sites: int, least: int):
-    assert Deployment(sites=sites).least == least
-    assert Deployment(sites=sites, quorum=1).least == 1
+@pytest.mark.parametrize(("sites", "quorum"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
+def test_the_quorum_is_more_than_half_unless_it_is_given(sites: int, quorum: int):
+    assert Deployment(sites=sites).min_answers == quorum
+    assert Deployment(sites=sites, quorum=1).min_answers == 1
 
 
 def test_a_node_config_names_the_site(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    node = read_node_config({"site": "berlin", "data": "/data", "veil.clip": 5.0})
-    assert (node.site, node.data, node.veil) == ("berlin", Path("/data"), Veil(clip=5.0))
+    node = read_node_config({"site": "berlin", "data": "/data", "privacy.clip": 5.0})
+    assert (node.site, node.data, node.privacy) == ("berlin", Path("/data"), ReportPrivacy(clip=5.0))
     assert node.folder == Path("/state/fedpca/berlin")
     assert read_node_config({"site": "berlin", "store": "/mine"}).folder == Path("/mine")
     assert read_node_config({"partition-id": 7, "num-partitions": 9}).site == "7", "as in Flower's simulation"
@@ -76,8 +78,9 @@ def test_a_node_config_names_the_site(monkeypatch: pytest.MonkeyPatch):
     [
         ({"data": "/data"}, "this node has no name: start it with --node-config 'site="),
         ({"site": "../berlin"}, "the node config: site: .*match pattern"),
-        ({"site": "berlin", "veil.nosie": 1.0}, "unknown key 'veil.nosie'"),
+        ({"site": "berlin", "privacy.nosie": 1.0}, "unknown key 'privacy.nosie'"),
         ({"site": "berlin", "nosie": 1.0}, "unknown key 'nosie'"),
+        ({"site": "berlin", "veil.noise": 1.0}, "the node config: 'veil' is called 'privacy' now"),
         ({"site": "berlin", "device": "gpu"}, "device: .*match pattern"),
     ],
 )

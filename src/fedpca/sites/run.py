@@ -1,23 +1,17 @@
-"""The ServerApp: the round loop over Flower, written to a run folder and resumed from it."""
+"""A run over any engine: the round loop with the sites that come, written to a run folder and resumed from it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
 import torch
-from flwr.app import ConfigRecord, Context
-from flwr.serverapp import Grid, ServerApp
 
 from fedpca.core import ClientId, Method, Params, Server
 from fedpca.errors import RunError
-from fedpca.flower.clients import OverFlower, costs
-from fedpca.flower.roster import Agreed, Roster, Tell, agree
-from fedpca.flower.wire import SiteHead, run_to_record
 from fedpca.loop import play
 from fedpca.methods.build import compose
 from fedpca.models.build import build
@@ -25,81 +19,77 @@ from fedpca.models.flat import Layout, layout_of, params_of
 from fedpca.models.pretrained import weights_of
 from fedpca.runs.cell import Cell, cells, check_folder, is_done
 from fedpca.runs.folder import ABOUT, CHECKPOINT, About, RoundLine, locked_run, read_about
+from fedpca.runs.metrics import recorded_metrics
 from fedpca.runs.writer import RunWriter, client_columns, versions
 from fedpca.settings.experiment import Experiment
+from fedpca.sites.agreement import Agreement, agree
+from fedpca.sites.clients import SiteClients, costs
+from fedpca.sites.engine import Engine
+from fedpca.sites.messages import Content, write_run
 from fedpca.sites.one_exchange import in_one_exchange
-from fedpca.sites.settings import Deployment, read_run_config
-
-app = ServerApp()
-
-
-@app.main()
-def main(grid: Grid, context: Context) -> None:
-    """Plays the run that the run config describes, from its checkpoint if it has one."""
-    experiment, deployment = read_run_config(context.run_config)
-    serve(grid, experiment, deployment)
+from fedpca.sites.roster import Log, Roster
+from fedpca.sites.settings import Deployment
 
 
-def serve(grid: Grid, experiment: Experiment, deployment: Deployment, tell: Tell = print) -> Path:
+def serve(engine: Engine, experiment: Experiment, deployment: Deployment, log: Log = print) -> Path:
     """Plays a run with the sites that come, and leaves a complete run folder, whose path is returned."""
     torch.set_num_threads(1)
     (cell,) = cells(experiment, deployment.out)
     with locked_run(cell.folder):
         check_folder(cell, resume=True)
         if is_done(cell):
-            tell(f"{cell.folder} holds this run, finished")
+            log(f"{cell.folder} holds this run, finished")
             return cell.folder
-        begun = _begun(cell)
-        roster = meet(grid, experiment, deployment, begun, tell)
-        start, layout = _model(experiment, roster)
+        start = _start(cell)
+        roster = meet(engine, experiment, deployment, start, log)
+        params, layout = _model(experiment, roster)
         writer = RunWriter(cell)
-        server = _begin(writer, deployment, roster, begun, Server(start))
-        clients = clients_of(grid, experiment, deployment, roster, layout, begun.run)
-        server = _play(writer, deployment, clients, server, tell)
-        _finish(writer, clients, server, tell)
+        server = _first_server(writer, deployment, roster, start, Server(params))
+        clients = clients_of(experiment, deployment, roster, layout, start.run)
+        server = _play(writer, deployment, clients, server, log)
+        _finish(writer, clients, server, log)
     return cell.folder
 
 
 @dataclass(frozen=True)
-class Begun:
-    """What a run has that was begun: its id, by which sites find their memory again, and what was agreed on."""
+class RunStart:
+    """What a run starts with: its id, by which sites find their memory again, and what was agreed on earlier."""
 
     run: str
-    agreed: Agreed | None
+    agreed: Agreement | None = None
 
 
-def meet(grid: Grid, experiment: Experiment, deployment: Deployment, begun: Begun, tell: Tell) -> Roster:
+def meet(engine: Engine, experiment: Experiment, deployment: Deployment, start: RunStart, log: Log) -> Roster:
     """The sites that came, agreed on classes and shape."""
-    question = run_record(experiment, deployment, begun.run, begun.agreed, evaluate=False)
-    roster = Roster(grid, question, deployment.deadline, tell, begun.agreed)
-    roster.gather(deployment.sites, deployment.least, deployment.wait)
-    roster.settle(begun.agreed or agree(roster.heads(), deployment.classes), deployment.least)
+    question = run_content(experiment, deployment, start.run, start.agreed, evaluate=False)
+    roster = Roster(engine, question, deployment.deadline, log, start.agreed)
+    roster.gather(deployment.sites, deployment.min_answers, deployment.wait)
+    roster.require(start.agreed or agree(roster.heads(), deployment.classes), deployment.min_answers)
     return roster
 
 
-def run_record(
-    experiment: Experiment, deployment: Deployment, run: str, agreed: Agreed | None, evaluate: bool
-) -> ConfigRecord:
+def run_content(
+    experiment: Experiment, deployment: Deployment, run: str, agreed: Agreement | None, evaluate: bool
+) -> Content:
     """What messages say about the run."""
-    classes, veil = agreed.classes if agreed else (), deployment.veil.model_dump()
-    return run_to_record(run, experiment, classes, evaluate=evaluate, exchange=deployment.exchange, veil=veil)
+    classes, privacy = agreed.classes if agreed else (), deployment.privacy
+    return write_run(run, experiment, classes, evaluate=evaluate, exchange=deployment.exchange, privacy=privacy)
 
 
-def clients_of(
-    grid: Grid, experiment: Experiment, deployment: Deployment, roster: Roster, layout: Layout, run: str
-) -> OverFlower:
+def clients_of(experiment: Experiment, deployment: Deployment, roster: Roster, layout: Layout, run: str) -> SiteClients:
     """The roster's sites as clients of the round loop."""
     settings, agreed = experiment.evaluation, roster.agreed
 
     def due(round: int) -> bool:
         return round > 0 and (round % settings.every == 0 or round > experiment.rounds - settings.last_rounds)
 
-    return OverFlower(
-        grid,
+    return SiteClients(
+        roster.engine,
         roster,
         method_of(experiment, deployment),
         layout,
-        lambda evaluate: run_record(experiment, deployment, run, agreed, evaluate),
+        lambda evaluate: run_content(experiment, deployment, run, agreed, evaluate),
+        list(recorded_metrics(settings.accuracy)),
         due,
         deployment.deadline,
     )
@@ -111,66 +101,66 @@ def method_of(experiment: Experiment, deployment: Deployment) -> Method:
     return in_one_exchange(method) if deployment.exchange == "one" else method
 
 
-def require_quorum(server: Server, asked: Sequence[ClientId], least: int) -> None:
+def require_quorum(server: Server, asked: Sequence[ClientId], quorum: int) -> None:
     """Stops at a round with too few usable answers."""
     missing = [f"{site}: {server.left_out[site]}" for site in asked if site in server.left_out]
-    if len(asked) - len(missing) < least:
+    if len(asked) - len(missing) < quorum:
         raise RunError(
-            f"round {server.round}: {len(asked) - len(missing)} of {len(asked)} sites answered, the quorum is {least} "
+            f"round {server.round}: {len(asked) - len(missing)} of {len(asked)} sites answered, the quorum is {quorum} "
             f"({'; '.join(missing)}). The run stands at round {server.round - 1}: start it again when they are back"
         )
 
 
-def _play(writer: RunWriter, deployment: Deployment, clients: OverFlower, start: Server, tell: Tell) -> Server:
+def _play(writer: RunWriter, deployment: Deployment, clients: SiteClients, start: Server, log: Log) -> Server:
     """Plays and records the rounds that are left; each round also tells how the model before it did."""
     server, before, rounds = start, time.perf_counter(), writer.cell.settings.rounds
     for server in play(clients.method, clients, start, rounds):
-        require_quorum(server, clients.asked, deployment.least)
+        require_quorum(server, clients.asked, deployment.min_answers)
         writer.add_test(clients.evaluations)
         line = _line(server, clients)
         line["seconds"] = round(time.perf_counter() - before, 4)
         writer.add_untested(line)
         writer.save(server, {})
-        tell(_said(line, rounds))
+        log(_round_text(line, rounds))
         clients.renew()
         before = time.perf_counter()
     return server
 
 
-def _finish(writer: RunWriter, clients: OverFlower, server: Server, tell: Tell) -> None:
+def _finish(writer: RunWriter, clients: SiteClients, server: Server, log: Log) -> None:
     """The last model's test, then the files that mark a finished run."""
     clients.evaluate(server.params, server.round)
     writer.add_test(clients.evaluations)
     writer.finish(clients.layout.named(server.params))
-    tell(f"finished: {writer.cell.folder}")
+    log(f"finished: {writer.cell.folder}")
 
 
 # The run folder
 
 
-def _begun(cell: Cell) -> Begun:
-    """What the folder says of an earlier beginning, else a new id."""
+def _start(cell: Cell) -> RunStart:
+    """What the folder says of an earlier start, else a new id."""
     if not (cell.folder / CHECKPOINT).exists() or not (cell.folder / ABOUT).exists():
-        return Begun(uuid4().hex, None)
+        return RunStart(uuid4().hex)
     known = read_about(cell.folder)
-    return Begun(known["run"], Agreed(tuple(known["classes"]), tuple(known["shape"])))
+    return RunStart(known["run"], Agreement(tuple(known["classes"]), tuple(known["shape"])))
 
 
-def _begin(writer: RunWriter, deployment: Deployment, roster: Roster, begun: Begun, fresh: Server) -> Server:
+def _first_server(writer: RunWriter, deployment: Deployment, roster: Roster, start: RunStart, fresh: Server) -> Server:
     """The server to go on from: that of the checkpoint, else a fresh one with the folder's first files written."""
     if checkpoint := writer.resume():
         server = checkpoint.server
         roster.names = [*server.diagnosis]
-        roster.tell(f"going on after round {server.round}")
+        roster.log(f"going on after round {server.round}")
         return server
-    agreed = roster.agreed
-    assert agreed, "see `meet`"
-    writer.begin(about(writer.cell, deployment, begun.run, agreed, roster.heads()))
+    writer.begin(about(writer.cell, deployment, start.run, roster))
     return fresh
 
 
-def about(cell: Cell, deployment: Deployment, run: str, agreed: Agreed, sites: Sequence[SiteHead]) -> About:
+def about(cell: Cell, deployment: Deployment, run: str, roster: Roster) -> About:
     """What the run works on and with; the truth about sites is not known to anybody."""
+    agreed, sites = roster.agreed, roster.heads()
+    assert agreed, "see `meet`"
     return {
         "run": run,
         "dataset": cell.settings.data.dataset,
@@ -180,11 +170,11 @@ def about(cell: Cell, deployment: Deployment, run: str, agreed: Agreed, sites: S
         "test_images": {site.name: site.test for site in sites},
         "skipped_images": [],
         "deployment": deployment.model_dump(mode="json"),
-        "versions": {**versions(), "flwr": version("flwr")},
+        "versions": {**versions(), **roster.engine.versions()},
     }
 
 
-def _line(server: Server, clients: OverFlower) -> RoundLine:
+def _line(server: Server, clients: SiteClients) -> RoundLine:
     """One round as it is recorded, but for its test, which comes with the next, and the time it took."""
     return {
         "round": server.round,
@@ -214,7 +204,7 @@ def _model(experiment: Experiment, roster: Roster) -> tuple[Params, Layout]:
     return params_of(net), layout_of(net.module)
 
 
-def _said(line: RoundLine, rounds: int) -> str:
+def _round_text(line: RoundLine, rounds: int) -> str:
     """A round in one line."""
     groups = line["clients"]["group"] or []
     named = [site for site, group in zip(line["clients"]["id"], groups, strict=False) if group == "mislabeled"]

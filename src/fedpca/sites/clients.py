@@ -1,4 +1,4 @@
-"""Clients behind Flower: each exchange is a message to every ordered site, and the answers that come in time."""
+"""Clients at real sites: each exchange is a message to every ordered site, and the answers that come in time."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
-from flwr.app import ConfigRecord, Message, RecordDict
-from flwr.serverapp import Grid
-
 from fedpca.core import NOBODY, ClientId, Failure, Method, Order, Params, Recipe, Report, Update
 from fedpca.errors import WireError
-from fedpca.flower.roster import POLL, Roster, reason
-from fedpca.flower.wire import (
-    RUN,
-    evaluation_from_records,
-    orders_to_records,
-    report_from_records,
-    size_of,
-    update_from_records,
-)
 from fedpca.models.flat import Layout
 from fedpca.parts.client.select import NothingOfTheMislabeled
+from fedpca.sites.engine import Engine, NodeId
+from fedpca.sites.messages import (
+    EVALUATE,
+    REPORT,
+    TRAIN,
+    Content,
+    read_evaluation,
+    read_report,
+    read_update,
+    write_orders,
+)
+from fedpca.sites.roster import POLL, Roster
 
-REPORT, TRAIN, EVALUATE = "query.report", "train", "evaluate"
 Answer = TypeVar("Answer")
 Metrics = dict[str, float]
 
@@ -41,14 +40,15 @@ class Exchange:
 
 
 @dataclass
-class OverFlower:
+class SiteClients:
     """The sites of a roster as clients of the round loop."""
 
-    grid: Grid
+    engine: Engine
     roster: Roster
     method: Method
     layout: Layout
-    run: Callable[[bool], ConfigRecord]  # what messages say about the run; whether to evaluate
+    run: Callable[[bool], Content]  # what messages say about the run; whether to evaluate
+    metrics: Sequence[str]  # that an evaluation has
     due: Callable[[int], bool]  # whether the model after a round is to be tested
     deadline: float
     names: list[ClientId] = field(default_factory=list)  # of this round
@@ -65,14 +65,14 @@ class OverFlower:
         return self.names
 
     def renew(self) -> None:
-        """Makes ready for the next round: whoever came meanwhile takes part in it."""
+        """Begins the next round: whoever joined meanwhile takes part in it."""
         self.roster.refresh(at_once=True)
         self.names = list(self.roster.names)
         self.exchanges = []
 
     def report(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Report | Failure]]:
         """Each ordered site's report."""
-        return self._exchange(REPORT, params, orders, report_from_records, first=True)
+        return self._exchange(REPORT, params, orders, read_report, first=True)
 
     def train(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Update | Failure]]:
         """Each ordered site's update; those that are dropped are not asked, since they would send nothing."""
@@ -80,8 +80,8 @@ class OverFlower:
         asked = {site: order for site, order in orders.items() if not dropped(recipe, order)}
         first = recipe is not None and recipe.report is None
 
-        def read(records: RecordDict) -> Update:
-            return update_from_records(records, self.layout)
+        def read(content: Content) -> Update:
+            return read_update(content, self.layout)
 
         answers = self._exchange(TRAIN, params, asked, read, first)
         for site in orders:
@@ -91,7 +91,7 @@ class OverFlower:
     def evaluate(self, params: Params, rounds: int) -> None:
         """Asks every site how the model after the last round does there."""
         orders = {site: Order(rounds, rounds, NOBODY) for site in self.ids}
-        for _ in self._exchange(EVALUATE, params, orders, lambda records: None, first=True):
+        for _ in self._exchange(EVALUATE, params, orders, lambda content: None, first=True):
             pass
 
     def _exchange(
@@ -99,23 +99,23 @@ class OverFlower:
         kind: str,
         params: Params,
         orders: Mapping[ClientId, Order],
-        read: Callable[[RecordDict], Answer],
+        read: Callable[[Content], Answer],
         first: bool,
     ) -> Iterator[tuple[ClientId, Answer | Failure]]:
         """The ordered sites' answers, in the order of the orders; the first exchange of a round also evaluates."""
-        begun, stats, nodes = time.monotonic(), Exchange(kind), dict(self.roster.nodes)
+        started, stats, nodes = time.monotonic(), Exchange(kind), dict(self.roster.nodes)
         waiting = self._send(kind, params, orders, first, stats)
         if first:
             self.evaluations, self.asked = {}, tuple(orders)
-        replies: dict[ClientId, Message] = {}
+        replies: dict[ClientId, Content | Failure] = {}
         end = time.monotonic() + self.deadline
         self._receive(waiting, replies)
         for site in orders:
             while site in waiting.values() and time.monotonic() < end and self._stays(site, nodes):
                 self._receive(waiting, replies)
             reply = replies.pop(site, None)
-            yield site, self._read(site, reply, read, stats) if reply else self._silence(site, nodes)
-        stats.seconds = round(time.monotonic() - begun, 3)
+            yield site, self._silence(site, nodes) if reply is None else self._read(site, reply, read, stats)
+        stats.seconds = round(time.monotonic() - started, 3)
         self.exchanges.append(stats)
 
     def _send(
@@ -128,32 +128,28 @@ class OverFlower:
         round = next(iter(there.values())).round
         evaluate = first and self.due(round if kind == EVALUATE else round - 1)
         run = self.run(evaluate)
-        messages = []
-        for site, records in orders_to_records(params, there, self.layout).items():
-            records[RUN] = run
-            stats.sent += size_of(records)
-            node = self.roster.nodes[site]
-            messages.append(Message(records, node, kind, ttl=self.deadline, group_id=str(round)))
-        numbers = self.grid.push_messages(messages)
-        return {number: site for number, site in zip(numbers, there, strict=False) if number}
+        contents = write_orders(params, there, self.layout)
+        named = {self.roster.nodes[site]: (site, content | run) for site, content in contents.items()}
+        stats.sent += sum(content.size for _, content in named.values())
+        messages = self.engine.send(kind, {node: c for node, (_, c) in named.items()}, self.deadline, round)
+        return {message: named[node][0] for message, node in messages.items()}
 
-    def _receive(self, waiting: dict[str, ClientId], replies: dict[ClientId, Message]) -> None:
-        """Takes what has come; if nothing has, waits a little."""
+    def _receive(self, waiting: dict[str, ClientId], replies: dict[ClientId, Content | Failure]) -> None:
+        """Takes what has arrived; if nothing has, waits a little."""
         if not waiting:
             return
         self.roster.refresh()
-        came = list(self.grid.pull_messages(list(waiting)))
-        for reply in came:
-            if site := waiting.pop(reply.metadata.reply_to_message_id, None):
-                replies[site] = reply
-        if not came:
+        arrived = list(self.engine.receive(list(waiting)))
+        for message, reply in arrived:
+            replies[waiting.pop(message)] = reply
+        if not arrived:
             time.sleep(POLL)
 
-    def _stays(self, site: ClientId, nodes: Mapping[ClientId, int]) -> bool:
+    def _stays(self, site: ClientId, nodes: Mapping[ClientId, NodeId]) -> bool:
         """Whether a site is still the node that it was when it was asked."""
         return site in nodes and self.roster.nodes.get(site) == nodes[site]
 
-    def _silence(self, site: ClientId, nodes: Mapping[ClientId, int]) -> Failure:
+    def _silence(self, site: ClientId, nodes: Mapping[ClientId, NodeId]) -> Failure:
         """Why a site gave no answer."""
         if site not in nodes:
             return Failure("it is not there")
@@ -162,17 +158,17 @@ class OverFlower:
         return Failure(f"it did not answer within {self.deadline:g} s")
 
     def _read(
-        self, site: ClientId, reply: Message, read: Callable[[RecordDict], Answer], stats: Exchange
+        self, site: ClientId, reply: Content | Failure, read: Callable[[Content], Answer], stats: Exchange
     ) -> Answer | Failure:
         """What a site answered, or why that cannot be used."""
-        if reply.has_error():
-            return Failure(reason(reply))
+        if isinstance(reply, Failure):
+            return reply
         try:
-            stats.received += size_of(reply.content)
+            stats.received += reply.size
             stats.answers += 1
-            if (evaluation := evaluation_from_records(reply.content)) is not None:
+            if (evaluation := read_evaluation(reply, self.metrics)) is not None:
                 self.evaluations[site] = evaluation
-            return read(reply.content)
+            return read(reply)
         except WireError as error:
             return Failure(str(error))
 

@@ -1,0 +1,70 @@
+"""What the sites of a federation must have in common, and who takes part."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedpca.core import ClientId
+from fedpca.sites.engine import NodeId
+from fedpca.sites.messages import SiteHead
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What every site of a federation must have in common."""
+
+    classes: tuple[str, ...]  # none where labels are the numbers of the model's outputs
+    shape: tuple[int, ...]
+
+    def mismatch(self, site: SiteHead) -> str | None:
+        """Why a site does not fit, or None."""
+        if tuple(site.shape) != self.shape:
+            return f"its images are {_by(site.shape)}, those of the federation {_by(self.shape)}: set data.image_size"
+        unknown = [name for name in site.classes if name not in self.classes]
+        return f"the federation has no class {unknown[0]!r}; it has {', '.join(self.classes)}" if unknown else None
+
+
+def agree(sites: Sequence[SiteHead], classes: tuple[str, ...]) -> Agreement:
+    """The given classes or else all that these sites have, and the shape that most of them have."""
+    names = classes or tuple(sorted({name for site in sites for name in site.classes}, key=by_value))
+    ((shape, _),) = Counter(tuple(site.shape) for site in sites).most_common(1)
+    return Agreement(names, shape)
+
+
+def by_value(name: str) -> tuple[int, int, str]:
+    """Sorts names, numbers among them by their value."""
+    return (0, int(name), name) if name.isdecimal() else (1, 0, name)
+
+
+def assign(
+    known: Mapping[NodeId, SiteHead], online: Mapping[NodeId, str], agreed: Agreement | None
+) -> tuple[dict[ClientId, NodeId], dict[ClientId, str]]:
+    """The node of each site, and who is turned away and why; `online` has the name that each node's key stands for.
+
+    That name is proven, a site's own word is not: where there are keys both must agree.
+    Of two nodes with one name and one store, the later is the same site after a restart and takes over. With another
+    store it is another site: it is turned away until the first has gone.
+    """
+    nodes: dict[ClientId, NodeId] = {}
+    refused: dict[ClientId, str] = {}
+    for node, site in known.items():
+        if node not in online:
+            continue
+        holder, proven = nodes.get(site.name), online[node]
+        if proven and proven != site.name:
+            refused[proven] = f"it calls itself {site.name!r}, but its key is that of {proven!r}: correct its settings"
+        elif agreed and (mismatch := agreed.mismatch(site)):
+            refused[site.name] = mismatch
+        elif holder is not None and known[holder].identity != site.identity:
+            refused[f"{site.name} (a second one)"] = (
+                f"another site has the name {site.name!r} already: rename one of them"
+            )
+        else:
+            nodes[site.name] = node
+    return nodes, refused
+
+
+def _by(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))

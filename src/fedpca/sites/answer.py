@@ -1,0 +1,107 @@
+"""A site's answers, each from its own data: every engine calls these, with a message in plain types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from fedpca.core import Net, Order, Params
+from fedpca.errors import SettingsError, WireError
+from fedpca.methods.build import compose
+from fedpca.models.flat import layout_of
+from fedpca.simulate.answer import answer_report, answer_train, site_for
+from fedpca.simulate.workers import Workers
+from fedpca.sites.data import ReadData, SiteData
+from fedpca.sites.memory import identity, recall, remember
+from fedpca.sites.messages import (
+    EVALUATE,
+    HELLO,
+    REPORT,
+    Content,
+    RunHead,
+    SiteHead,
+    read_order,
+    read_run,
+    write_evaluation,
+    write_report,
+    write_site,
+    write_update,
+)
+from fedpca.sites.one_exchange import in_one_exchange
+from fedpca.sites.privacy import privatize
+from fedpca.sites.settings import SiteSettings
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What every answer to one message is made from."""
+
+    settings: SiteSettings
+    run: RunHead
+    data: SiteData
+
+
+def answer(kind: str, content: Content, settings: SiteSettings, read_data: ReadData, context: object) -> Content:
+    """What a site says to one message; `context` is the engine's own, for a user's `load_data`."""
+    torch.set_num_threads(settings.threads)
+    run = read_run(content)
+    visit = Visit(settings, run, read_data(context, settings, run))
+    if kind == HELLO:
+        return write_site(introduce(visit))
+    net = visit.data.build()
+    params, order = read_order(content, layout_of(net.module))
+    if kind == EVALUATE:
+        return write_evaluation(evaluate(visit, net, params))
+    evaluation = evaluate(visit, net, params) if run.evaluate else None
+    return work(visit, kind, net, params, order) | write_evaluation(evaluation)
+
+
+def explain(error: Exception) -> str:
+    """What the server may know of an error: its kind; of those about messages the text too; others may quote data."""
+    quoted = f": {error}" if isinstance(error, WireError | SettingsError) else ""
+    return f"{type(error).__name__}{quoted}"
+
+
+def introduce(visit: Visit) -> SiteHead:
+    """Who the site is, and what it has."""
+    data = visit.data
+    return SiteHead(
+        name=visit.settings.site,
+        identity=identity(visit.settings.folder),
+        classes=list(data.classes),
+        shape=list(data.shape),
+        train=len(data.train.y),
+        test=len(data.test.y) if data.test else 0,
+    )
+
+
+def work(visit: Visit, kind: str, net: Net, params: Params, order: Order) -> Content:
+    """A report or an update, made with the client's memory, which is kept for the next message."""
+    settings, run = visit.settings, visit.run
+    memory = recall(settings.folder, run.id, order.round, kind)
+    seed = run.settings.seeds[0]
+    site = site_for(settings.site, visit.data.train, memory, net, params, order, purpose=kind, seed=seed)
+    method = compose(run.settings.methods[0], run.settings)
+    recipe = (in_one_exchange(method) if run.exchange == "one" else method).recipe(order.round)
+    privacy = settings.privacy or run.privacy
+    if kind == REPORT:
+        content = write_report(privatize(answer_report(recipe, site), privacy))
+    else:
+        update = answer_train(recipe, site)
+        update = replace(update, report=privatize(update.report, privacy))
+        content = write_update(update, layout_of(net.module))
+    remember(settings.folder, run.id, order.round, kind, memory)
+    return content
+
+
+def evaluate(visit: Visit, net: Net, params: Params) -> dict[str, float] | None:
+    """Metrics on the site's held-out images; None without any, or with one class only, for which there is no AUC."""
+    from fedpca.runs.evaluate import evaluate  # here: each answer is a new process, and few evaluate
+
+    test = visit.data.test
+    if test is None or bool((test.y == test.y[0]).all()):
+        return None
+    workers = Workers([net])
+    torch.set_num_threads(visit.settings.threads)
+    return evaluate(workers, params, {"own": test}, visit.run.settings.evaluation.accuracy)["own"]

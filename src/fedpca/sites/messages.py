@@ -1,0 +1,253 @@
+"""What server and sites say to each other, whatever carries it. What arrives is checked.
+
+| message | part | what |
+|---|---|---|
+| to a site | `arrays` | the global state under the model's own names |
+| | `arrays/SIDE` | what one of two combined methods made, where clients need it |
+| | `order` | `round`, `rounds`, and the site's own `verdict` as JSON, which nests and keeps every float's bits |
+| | `run` | the run's `id`, `settings`, `classes`; whether to `evaluate`; `exchange`; `privacy` of reports |
+| its report | `report` | the numbers |
+| its update | `arrays` | the trained state; absent where the site had nothing to train on |
+| | `update` | `size`, `reliability` |
+| | `report` | the numbers |
+| with either | `evaluation` | how the global model does on the site's held-out images, if asked for and there are any |
+| who it is | `site` | `name`, `identity`, `classes`, `shape`, and how many images there are for `train` and `test` |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Literal, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, Json, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
+
+from fedpca.core import ClientId, Order, Params, Report, Update, Verdict
+from fedpca.errors import WireError
+from fedpca.models.flat import Layout
+from fedpca.settings.base import Share
+from fedpca.settings.experiment import Experiment
+from fedpca.sites.settings import ReportPrivacy, SiteName
+
+HELLO, REPORT, TRAIN, EVALUATE = "hello", "report", "train", "evaluate"  # kinds of messages
+STATE, SIDE = "arrays", "arrays/"  # parts of messages that are states
+ORDER, RUN, SITE, NUMBERS, UPDATE, EVALUATION = "order", "run", "site", "report", "update", "evaluation"
+SAME_MODEL = "server and sites must build the same model"
+EXACTLY = ConfigDict(strict=True, extra="forbid")
+
+Table = Mapping[str, Any]  # of texts, numbers, and lists of them
+Arrays = Mapping[str, NDArray[Any]]  # a state by the names of its tensors
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Content:
+    """All that one message says."""
+
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    states: Mapping[str, Arrays] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the arrays, texts and numbers, without what an engine wraps around them."""
+        arrays = sum(array.nbytes for state in self.states.values() for array in state.values())
+        return arrays + sum(_size(value) for table in self.tables.values() for value in table.values())
+
+    def __or__(self, other: Content) -> Content:
+        return Content({**self.tables, **other.tables}, {**self.states, **other.states})
+
+
+class OrderHead(BaseModel):
+    """An order besides its states."""
+
+    model_config = EXACTLY
+    round: PositiveInt
+    rounds: PositiveInt
+    verdict: Json[Verdict]
+
+
+class UpdateHead(BaseModel):
+    """An update besides its state and report."""
+
+    model_config = EXACTLY
+    size: int
+    reliability: float
+
+
+class RunHead(BaseModel):
+    """Which run a message belongs to, and all that a site must know of it."""
+
+    model_config = EXACTLY
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]  # names a folder at the site
+    settings: Json[Experiment]
+    classes: list[str]  # in the order of the model's outputs; none as long as they are not agreed on
+    evaluate: bool
+    exchange: Literal["two", "one"]
+    privacy: Json[ReportPrivacy]
+
+
+class SiteHead(BaseModel):
+    """Who a site is, and what it has."""
+
+    model_config = EXACTLY
+    name: SiteName
+    identity: Annotated[str, Field(max_length=64)]  # the same after a restart, another for another site of that name
+    classes: list[str]  # none where labels are the numbers of the model's outputs
+    shape: list[PositiveInt]  # of an image
+    train: PositiveInt
+    test: NonNegativeInt
+
+
+EVALUATED = TypeAdapter(dict[str, Share], config=ConfigDict(strict=True))
+ORDER_HEAD, UPDATE_HEAD = TypeAdapter(OrderHead), TypeAdapter(UpdateHead)
+RUN_HEAD, SITE_HEAD = TypeAdapter(RunHead), TypeAdapter(SiteHead)
+REPORTED = TypeAdapter(dict[str, float | list[float]], config=ConfigDict(strict=True))
+
+
+def write_orders(params: Params, orders: Mapping[ClientId, Order], layout: Layout) -> dict[ClientId, Content]:
+    """What goes to each site: the global state and its own order; nothing about other sites.
+
+    A state is one object however many sites it goes to, so that an engine can encode it once.
+    """
+    made: dict[int, Arrays] = {}
+
+    def arrays(state: Params) -> Arrays:
+        if id(state) not in made:
+            made[id(state)] = _arrays(state, layout)
+        return made[id(state)]
+
+    return {
+        site: Content(
+            {ORDER: {"round": order.round, "rounds": order.rounds, "verdict": json.dumps(asdict(order.verdict))}},
+            {STATE: arrays(params), **{SIDE + side: arrays(state) for side, state in order.sides.items()}},
+        )
+        for site, order in orders.items()
+    }
+
+
+def read_order(content: Content, layout: Layout) -> tuple[Params, Order]:
+    """The global state and the order that a site got."""
+    head = _checked(ORDER_HEAD, content, ORDER)
+    sides = {name.removeprefix(SIDE): _params(content, name, layout) for name in content.states if name != STATE}
+    return _params(content, STATE, layout), Order(head.round, head.rounds, head.verdict, sides)
+
+
+def write_report(report: Report) -> Content:
+    """A site's answer to being asked what it sees."""
+    return Content({NUMBERS: _numbers(report)})
+
+
+def read_report(content: Content) -> Report:
+    """The report that a site sent."""
+    return _checked(REPORTED, content, NUMBERS)
+
+
+def write_update(update: Update, layout: Layout) -> Content:
+    """A site's answer to an order to train."""
+    head = {"size": int(update.size), "reliability": float(update.reliability)}
+    states = {} if update.params is None else {STATE: _arrays(update.params, layout)}
+    return Content({UPDATE: head, NUMBERS: _numbers(update.report)}, states)
+
+
+def read_update(content: Content, layout: Layout) -> Update:
+    """The update that a site sent."""
+    head = _checked(UPDATE_HEAD, content, UPDATE)
+    params = _params(content, STATE, layout) if STATE in content.states else None
+    return Update(params, head.size, head.reliability, read_report(content))
+
+
+def write_run(
+    run: str, settings: Experiment, classes: Sequence[str], *, evaluate: bool, exchange: str, privacy: ReportPrivacy
+) -> Content:
+    """What every message to a site says about its run."""
+    texts = {"id": run, "settings": settings.model_dump_json(), "privacy": privacy.model_dump_json()}
+    return Content({RUN: {**texts, "exchange": exchange, "classes": list(classes), "evaluate": evaluate}})
+
+
+def read_run(content: Content) -> RunHead:
+    """Which run a message belongs to."""
+    return _checked(RUN_HEAD, content, RUN)
+
+
+def write_site(site: SiteHead) -> Content:
+    """A site's answer to being asked who it is."""
+    return Content({SITE: site.model_dump()})
+
+
+def read_site(content: Content) -> SiteHead:
+    """Who answered."""
+    return _checked(SITE_HEAD, content, SITE)
+
+
+def write_evaluation(metrics: Mapping[str, float] | None) -> Content:
+    """How the global model does at a site, to go with its answer; nothing where it was not tested."""
+    return Content() if metrics is None else Content({EVALUATION: _numbers(metrics)})
+
+
+def read_evaluation(content: Content, metrics: Collection[str]) -> dict[str, float] | None:
+    """How the global model does at a site, by each of these metrics, if it said so."""
+    if EVALUATION not in content.tables:
+        return None
+    evaluation = _checked(EVALUATED, content, EVALUATION)
+    if evaluation.keys() != set(metrics):
+        raise WireError(f"{EVALUATION!r} must have {', '.join(metrics)}, got {', '.join(evaluation):.80}")
+    return evaluation
+
+
+def _size(value: object) -> int:
+    match value:
+        case list():
+            return sum(map(_size, value))
+        case str():
+            return len(value.encode())
+    return len(value) if isinstance(value, bytes) else 8
+
+
+def _numbers(report: Report) -> Table:
+    """The numbers as engines take them: Python's own floats, no other kind."""
+    return {key: [*map(float, value)] if isinstance(value, list) else float(value) for key, value in report.items()}
+
+
+def _arrays(params: Params, layout: Layout) -> Arrays:
+    return {name: tensor.numpy() for name, tensor in layout.named(params).items()}
+
+
+def _checked(kind: TypeAdapter[Value], content: Content, name: str) -> Value:
+    """A table of the types that it must have; an error names the first value that is not.
+
+    Texts of errors quote what arrived, but no more than a line of it.
+    """
+    if name not in content.tables:
+        raise WireError(f"the message must have {name!r}, got only {[*content.tables, *content.states]!s:.80}")
+    try:
+        return kind.validate_python(dict(content.tables[name]))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, (name, *first["loc"])))
+        raise WireError(f"{place!r:.80}: {first['msg']}, got {first['input']!r:.80}") from None
+
+
+def _params(content: Content, name: str, layout: Layout) -> Params:
+    """A state of the layout's names, shapes and types, or an error that names what differs."""
+    if name not in content.states:
+        raise WireError(f"the message must have {name!r:.80}, got only {[*content.tables, *content.states]!s:.80}")
+    arrays, needed = content.states[name], _needed(layout)
+    if missing := needed.keys() - arrays.keys():
+        raise WireError(f"{name}: {min(missing)!r:.80} is missing; {SAME_MODEL}")
+    if unknown := arrays.keys() - needed.keys():
+        raise WireError(f"{name}: the model here has no {min(unknown)!r:.80}; {SAME_MODEL}")
+    for key, (shape, dtype) in needed.items():
+        got = arrays[key]
+        if (got.shape, got.dtype) != (shape, dtype):
+            place = f"{name}: {key!r} must be {dtype} {shape}"
+            raise WireError(f"{place}, got {got.dtype!s:.80} {got.shape!s:.80}; {SAME_MODEL}")
+    return layout.params({key: torch.from_numpy(arrays[key]) for key in needed})
+
+
+def _needed(layout: Layout) -> dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]]:
+    kinds = ((layout.weights, "float32"), (layout.buffers, "float32"), (layout.counters, "int64"))
+    return {slot.name: (slot.shape, np.dtype(kind)) for slots, kind in kinds for slot in slots}

@@ -1,0 +1,98 @@
+"""Which sites there are: nodes come and go, and have numbers; sites have names."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from fedpca.core import ClientId, Failure
+from fedpca.errors import RunError, WireError
+from fedpca.sites.agreement import Agreement, assign, by_value
+from fedpca.sites.engine import Engine, NodeId
+from fedpca.sites.messages import HELLO, Content, SiteHead, read_site
+
+POLL = 0.5  # seconds between two looks for answers
+REFRESH = 3.0  # seconds between two looks for nodes
+
+Log = Callable[[str], None]
+
+
+@dataclass
+class Roster:
+    """The sites of a run: asks every new node who it is, without waiting for the answer."""
+
+    engine: Engine
+    question: Content  # about the run
+    deadline: float
+    log: Log
+    agreed: Agreement | None = None  # from the first round on
+    names: list[ClientId] = field(default_factory=list)  # all that ever took part, in the order of summation
+    nodes: dict[ClientId, NodeId] = field(default_factory=dict)  # of those that are there
+    refused: dict[ClientId, str] = field(default_factory=dict)
+    known: dict[NodeId, SiteHead] = field(default_factory=dict)
+    asked: dict[str, NodeId] = field(default_factory=dict)  # message: node
+    looked: float = 0.0
+
+    def refresh(self, at_once: bool = False) -> None:
+        """Looks for nodes and for their answers, unless it has just done so."""
+        if not at_once and time.monotonic() - self.looked < REFRESH:
+            return
+        self.looked = time.monotonic()
+        online = self.engine.nodes()
+        self.known = {node: site for node, site in self.known.items() if node in online}
+        self._ask(online)
+        self._listen()
+        before, earlier = set(self.nodes), set(self.refused)
+        self.nodes, self.refused = assign(self.known, online, self.agreed)
+        self.names = sorted({*self.names, *self.nodes}, key=by_value)
+        self._announce(before, earlier)
+
+    def heads(self) -> list[SiteHead]:
+        """What the sites that are there said about themselves, in their order."""
+        return [self.known[self.nodes[name]] for name in self.names if name in self.nodes]
+
+    def gather(self, count: int, quorum: int, wait: float) -> None:
+        """Waits for so many sites; after `wait` seconds the quorum will do, and less than that is an error."""
+        end = time.monotonic() + wait
+        while len(self.nodes) < count and time.monotonic() < end:
+            self.refresh(at_once=True)
+            time.sleep(POLL)
+        if len(self.nodes) < quorum:
+            there = ", ".join(self.nodes) or "none"
+            raise RunError(
+                f"{len(self.nodes)} of {count} sites came within {wait:g} s ({there}), the quorum is {quorum}"
+            )
+        if len(self.nodes) < count:
+            self.log(f"{len(self.nodes)} of {count} sites came within {wait:g} s; beginning without the others")
+
+    def require(self, agreed: Agreement, quorum: int) -> None:
+        """Turns away who does not fit what was agreed on; too few that fit are an error."""
+        self.agreed, self.names = agreed, []
+        self.refresh(at_once=True)
+        if len(self.nodes) < quorum:
+            reasons = "; ".join(f"{name}: {why}" for name, why in self.refused.items())
+            raise RunError(f"{len(self.nodes)} sites fit together, the quorum is {quorum} ({reasons})")
+
+    def _ask(self, online: Mapping[NodeId, str]) -> None:
+        new = sorted(online.keys() - self.known.keys() - set(self.asked.values()))
+        if new:
+            self.asked |= self.engine.send(HELLO, dict.fromkeys(new, self.question), self.deadline)
+
+    def _listen(self) -> None:
+        for message, answer in self.engine.receive(list(self.asked)) if self.asked else ():
+            node = self.asked.pop(message)
+            try:
+                if isinstance(answer, Failure):
+                    raise WireError(answer.reason)
+                self.known[node] = read_site(answer)
+            except WireError as error:
+                self.log(f"a site cannot join: {error}")
+
+    def _announce(self, before: set[ClientId], earlier: set[ClientId]) -> None:
+        for name in sorted(self.nodes.keys() - before):
+            self.log(f"{name} is there")
+        for name in sorted(before - self.nodes.keys()):
+            self.log(f"{name} is gone")
+        for name in sorted(self.refused.keys() - earlier):
+            self.log(f"{name} is turned away: {self.refused[name]}")
