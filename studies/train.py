@@ -73,8 +73,8 @@ def _judged(runs: list[Run]) -> tuple[float, float, float]:
     """Mean F1 and wrongly accused clients per round over the last ten, and worst accuracy in percent."""
     found = [line["identification"] for run in runs for line in run.rounds[-LAST:]]
     wrongly = fmean(f["accused_common"] + f["accused_rare"] for f in found)
-    groups = runs[0].last("acc")
-    worst = min(fmean(v for run in runs for v in run.last("acc")[group]) for group in groups)
+    groups = runs[0].last()
+    worst = min(fmean(v for run in runs for v in run.last()[group]) for group in groups)
     return fmean(f["f1"] for f in found), wrongly, 100 * worst
 
 

@@ -10,7 +10,7 @@ import pytest
 from fedpca.data.cache import Dataset, Part
 from fedpca.data.federation import federate
 from fedpca.methods.build import compose
-from fedpca.results.tables.paper import read_facts, study_of
+from fedpca.results.tables.facts import read_facts, study_of
 from fedpca.settings.catalogue import FedPCASettings, HighConfidenceSettings
 from fedpca.settings.experiment import Experiment, read_settings
 

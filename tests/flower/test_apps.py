@@ -152,7 +152,7 @@ def test_the_record_is_a_run_folder_like_any_other(grid: Loopback, configured):
     assert table.mislabeled is None
     *_, last = lines(folder)
     worst = 100 * min(np.mean([line["groups"][name]["acc"] for line in lines(folder)]) for name in NAMES)
-    assert table.rows[0].acc.worst.mean == pytest.approx(worst)
+    assert table.rows[0].scores["acc"].worst.mean == pytest.approx(worst)
     assert last["clients"]["id"] == list(NAMES)
     assert not (folder / "checkpoint").exists()
     summary = json.loads((folder / "summary.json").read_text())
@@ -294,7 +294,7 @@ def test_a_site_that_joins_later_takes_part_from_the_next_round_on(grid: Loopbac
     assert [len(line["clients"]["id"]) for line in lines(folder)] == [5, 5, 6, 6]
     assert lines(folder)[-1]["clients"]["weight"][5] > 0
     (found,) = find_runs([deployment.out])
-    assert set(found.last("acc")) == set(NAMES[:5]), "only what was tested in all of the last rounds can be averaged"
+    assert set(found.last()) == set(NAMES[:5]), "only what was tested in all of the last rounds can be averaged"
 
 
 def test_a_site_that_does_not_fit_is_turned_away_by_name(grid: Loopback, configured, tmp_path: Path):

@@ -51,12 +51,15 @@ def write_run(
     seed: int = 0,
     rounds: int | None = None,
     truth: dict[str, list[str]] | None = None,
+    of_method: dict[str, object] | None = None,
     **tables: object,
 ) -> Path:
     """A run folder with these rounds; `truth` is that c is rare and d mislabeled unless given, {} if nobody knows."""
     settings = {"name": "made", "rounds": rounds or len(lines), "seeds": [seed], "methods": [method], **tables}
     if "fedpca" in method or method.endswith("+d"):
         settings["method"] = {method: {"warmup": 0}}
+    if of_method is not None:
+        settings["method"] = {method: of_method}
     folder.mkdir(parents=True)
     (folder / "settings.toml").write_text(write_experiment(check_experiment(settings, "made").cell(method, seed)))
     about = {

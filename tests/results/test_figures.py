@@ -221,7 +221,7 @@ def test_many_methods_are_spread_over_rows_by_family_with_fedavg_in_each():
     fair = ("qfedavg", "qffl", "fedce", "fedga", "fedism")
     figure = draw_accuracy([make(method) for method in ("fedavg", *fair, "median", "rfa", "fedpca-d", "fedavg+d")])
     titles = [axes.get_title(loc="left") for axes in figure.axes[::2]]
-    assert titles == ["fair", "robust", "FedPCA", "with FedPCA's dropping (X+d)"]
+    assert titles == ["Fair", "Robust", "FedPCA", "With (D)"]
     assert names(figure.axes[1]) == ["fedavg", *fair]
     assert names(figure.axes[3]) == ["fedavg", "median", "rfa"]
     assert len({axes.get_ylim() for axes in figure.axes[::2]}) == 1
@@ -345,7 +345,7 @@ def test_few_methods_are_named_beside_their_points():
     assert sorted(text.get_text() for text in axes.texts) == ["fedavg", "fedpca-d"]
     (point,) = [line for line in axes.lines if line.get_xdata() == pytest.approx([90.5])]
     assert point.get_ydata() == pytest.approx([61])
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["baseline", "FedPCA"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["Baseline", "FedPCA"]
     assert "Of each seed the mean over its last rounds." in caption(figure)
     assert "Accuracy axes do not start at 0." in caption(figure)
 

@@ -8,7 +8,8 @@ from rich.console import Console
 
 from fedpca.results.tables.formats import as_latex, as_markdown, as_rich
 from fedpca.results.tables.paper import with_published
-from fedpca.results.tables.sheets import Cell, Column, Line, Sheet, for_pages, for_terminal
+from fedpca.results.tables.sheet import Cell, Column, Line, Sheet
+from fedpca.results.tables.sheets import for_pages, for_terminal
 from tests.results.test_rows import tables_of, write_run
 
 NASTY = r"fedpca-d (q=1, a_b=2) 50% #1 & {x} $y ~ ^ \n <a> [b] | `c` --paper 'd' \"e\" *f*"

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from fedpca.errors import SettingsError
-from fedpca.results.tables.paper import FACTS, Published, read_facts, study_of, with_published
-from fedpca.results.tables.rows import as_csv, as_json
+from fedpca.results.tables.facts import FACTS, read_facts, study_of
+from fedpca.results.tables.paper import Published, with_published
+from fedpca.results.tables.plain import as_csv, as_json
 from fedpca.results.tables.sheets import for_pages, for_terminal
 from fedpca.settings.experiment import check_experiment
 from tests.results.test_rows import ABOUT, tables_of, write_run
@@ -28,8 +29,8 @@ def write_cifar(folder: Path, clients: int = 50, rounds: int = 500, rare: float 
     write_run(folder, **given)
 
 
-def test_the_facts_have_the_published_figures():
-    figures = dict(read_facts().figures())
+def test_the_facts_have_the_published_numbers():
+    figures = dict(read_facts().numbers())
     first = ("iid", "cifar10", 0.2, 1.0)
     assert figures[*first, "fedavg", "worst_acc"] == 63.99
     assert figures[*first, "fedism+d", "worst_acc"] == 81.74
@@ -53,7 +54,7 @@ def test_the_facts_have_the_published_figures():
     ],
 )
 def test_the_accuracy_of_the_common_group_follows(dataset: str, rho: float, eta: float, method: str, clean: float):
-    figures = dict(read_facts().figures())
+    figures = dict(read_facts().numbers())
     average, worst = (figures["iid", dataset, rho, eta, method, score] for score in ("average_acc", "worst_acc"))
     assert 2 * average - worst == pytest.approx(clean, abs=0.001)
 
@@ -62,7 +63,7 @@ def test_the_accuracy_of_the_common_group_follows(dataset: str, rho: float, eta:
 def test_fedavg_weighs_everybody_alike(dataset: str, rare: float):
     own = {
         place: v
-        for place, v in read_facts().figures()
+        for place, v in read_facts().numbers()
         if place[1] == dataset and place[4:] == ("fedavg", "w_r_times_not_w_m")
     }
     assert len(own) == 3
@@ -173,14 +174,14 @@ def test_which_study_settings_belong_to(tables: dict, study: str | None):
     assert study_of(check_experiment({"name": "made", **tables}, "made")) == study
 
 
-def test_a_figure_that_is_not_at_hand_is_said_to_be_missing(tmp_path: Path):
+def test_a_number_that_is_not_at_hand_is_said_to_be_missing(tmp_path: Path):
     write_run(tmp_path / "a", noise={**NOISE, "where": "anywhere"})
     told = published(tmp_path, "cifar10")
     assert told.setting == "CIFAR-10, uniform noise, ρ = 0.2, η = 1.0"
-    assert any("the paper's figure is not in the facts file: worst ACC" in remark for remark in told.remarks)
+    assert any("the paper's number is not in the facts file: worst ACC" in remark for remark in told.remarks)
     *_, sheet = for_pages(with_published(tables_of(tmp_path), "cifar10"))
     assert not sheet.lines
-    assert "the paper's figure is not in the facts file" in " ".join(sheet.notes)
+    assert "the paper's number is not in the facts file" in " ".join(sheet.notes)
 
 
 def test_the_order_of_methods(tmp_path: Path):

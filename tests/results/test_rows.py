@@ -7,7 +7,8 @@ import pytest
 
 from fedpca.errors import RunError
 from fedpca.results.read.runs import find_runs
-from fedpca.results.tables.rows import Results, as_csv, as_json, tabulate
+from fedpca.results.tables.plain import as_csv, as_json
+from fedpca.results.tables.rows import Results, tabulate
 from fedpca.settings.experiment import check_experiment, write_experiment
 
 ABOUT = {"dataset": "digits", "clients": {"id": ["0", "1", "10"]}, "rare": ["10"], "mislabeled": ["1"]}
@@ -55,12 +56,12 @@ def test_seeds_are_pooled_as_the_specification_says(tmp_path: Path):
     write_run(tmp_path / "b", 1, [(0.82, 0.84)], rounds=1)
     (results,) = tables_of(tmp_path)
     (row,) = results.rows
-    assert (row.acc.worst.mean, row.acc.worst.std) == pytest.approx(
+    assert (row.scores["acc"].worst.mean, row.scores["acc"].worst.std) == pytest.approx(
         (77, 7)
     )  # the rare group's: not of each round's least
-    assert row.acc.average.mean == pytest.approx(79)
-    assert row.acc.std.mean == pytest.approx(3)
-    assert row.bacc.worst.mean == pytest.approx(38.5)
+    assert row.scores["acc"].average.mean == pytest.approx(79)
+    assert row.scores["acc"].std.mean == pytest.approx(3)
+    assert row.scores["bacc"].worst.mean == pytest.approx(38.5)
     assert row.seeds == 2
     assert row.weight is None
     assert results.title == "made: digits, 3 clients, 1 rare, 1 mislabeled (0% of their labels), 1 rounds"
@@ -68,7 +69,7 @@ def test_seeds_are_pooled_as_the_specification_says(tmp_path: Path):
 
 def test_only_the_last_five_rounds_count(tmp_path: Path):
     write_run(tmp_path / "a", 0, [(0.0, 0.0)] * 3 + [(0.9, 0.8)] * 5, rounds=8)
-    assert tables_of(tmp_path)[0].rows[0].acc.worst.mean == pytest.approx(80)
+    assert tables_of(tmp_path)[0].rows[0].scores["acc"].worst.mean == pytest.approx(80)
 
 
 def test_weights_are_averaged_over_all_rounds_where_somebody_is_rare(tmp_path: Path):

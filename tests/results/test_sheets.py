@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from fedpca.results.tables.sheets import Cell, Sheet, families, for_pages, for_terminal, overview
+from fedpca.results.tables.sheet import Cell, Sheet
+from fedpca.results.tables.sheets import families, for_pages, for_terminal, overview
 from tests.results.test_rows import ABOUT, tables_of, write_run
 
 NOISES = [(0.6, 0.5), (0.2, 1.0), (0.4, 0.8)]
@@ -49,7 +50,7 @@ def test_the_same_noise_under_two_names_is_told_apart_by_title(tmp_path: Path):
 def test_who_was_found_is_told_with_the_scenario_where_there_are_several(tmp_path: Path):
     groups = ["common", "mislabeled", "rare"]
     write_run(tmp_path / "a", name="one", method="fedpca-d", groups=groups)
-    assert for_terminal(tables_of(tmp_path))[-1].title == "Found mislabeled (truly: 1)"
+    assert for_terminal(tables_of(tmp_path))[-1].title == "Judged mislabeled (truly: 1)"
     write_run(tmp_path / "b", name="two", method="fedpca-d", groups=groups)
     titles = [sheet.title for sheet in for_terminal(tables_of(tmp_path))[-2:]]
     assert [title.partition("; ")[2].partition(":")[0] for title in titles] == ["one", "two"]
@@ -88,7 +89,7 @@ def test_the_tables_of_the_paper(tmp_path: Path):
     assert column(deviations, "STD ACC")[0].mean == pytest.approx(5)
     assert [(line.method, line.cells[0].mean) for line in weights.lines] == [("fedpca-d", pytest.approx(0.4))]
     assert [line.method for line in found.lines] == ["fedpca-d"]
-    assert column(found, "accused rare")[0].mean == 1
+    assert column(found, "wrong rare")[0].mean == 1
     assert main.notes[-2:] == ("1 seed.", "* has runs that are not finished.")
 
 
@@ -102,7 +103,7 @@ def test_who_was_named_in_how_many_seeds(tmp_path: Path):
     write_run(tmp_path / "a", 0, groups=["common", "mislabeled", "rare"])
     write_run(tmp_path / "b", 1, groups=["common", "mislabeled", "mislabeled"])
     _, accused = for_terminal(tables_of(tmp_path))
-    assert accused.title == "Found mislabeled (truly: 1)"
+    assert accused.title == "Judged mislabeled (truly: 1)"
     assert accused.lines[0].cells[-1] == "1, 10 (1)"
 
 
@@ -112,7 +113,7 @@ def test_names_without_the_truth(tmp_path: Path):
     path = tmp_path / "a/rounds.jsonl"
     path.write_text(path.read_text().replace('"identification": {', '"identification": null, "other": {'))
     _, accused = for_terminal(tables_of(tmp_path))
-    assert accused.title == "Found mislabeled (truly: not known)"
+    assert accused.title == "Judged mislabeled (truly: not known)"
     assert accused.lines[0].cells == ("1",)
     assert not [sheet for sheet in for_pages(tables_of(tmp_path)) if sheet.title.startswith("Found")]
 
@@ -131,7 +132,9 @@ def test_tables_show_balanced_accuracy_where_it_is_asked_for(tmp_path: Path):
     ]
     results = tables_of(tmp_path)[0]
     assert (
-        column(first, "worst balanced ACC")[0].mean == results.rows[0].bacc.worst.mean != results.rows[0].acc.worst.mean
+        column(first, "worst balanced ACC")[0].mean
+        == results.rows[0].scores["bacc"].worst.mean
+        != results.rows[0].scores["acc"].worst.mean
     )
 
 

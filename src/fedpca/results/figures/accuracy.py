@@ -10,25 +10,28 @@ from matplotlib.figure import Figure
 from fedpca.results.figures.shared import series, style
 from fedpca.results.figures.shared.lines import draw_bands
 from fedpca.results.figures.shared.registry import FigureKind
+from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
 
 
 @style.for_journals
 def draw_accuracy(runs: Sequence[Run]) -> Figure | None:
     """Worst and average accuracy of every method."""
-    methods = series.by_method([run for run in runs if run.last("acc")])
+    methods = series.by_method([run for run in runs if run.last()])
     if not methods:
         return None
+    metric, words = runs[0].accuracy, metric_words(runs[0].accuracy)
     curves = {
-        f"{which} accuracy (%)": {
-            label: series.over_rounds(own, partial(series.accuracy, which=which)) for label, own in methods.items()
+        f"{which} {words} (%)": {
+            label: series.over_rounds(own, partial(series.over_groups, metric=metric, which=which))
+            for label, own in methods.items()
         }
         for which in ("worst", "average")
     }
     figure, grid = draw_bands(methods, curves)
     cut = style.limit_accuracy(grid, [[y for curve in own.values() for y in curve.late()] for own in curves.values()])
-    told = f"{style.NOT_FROM_ZERO} Early rounds may lie below them." if cut else ""
-    style.note(figure, series.scenario(runs), series.seeds(methods), told)
+    below = f"{style.not_from_zero(words)} Early rounds may lie below them." if cut else ""
+    style.note(figure, series.scenario(runs), series.seeds(methods), below)
     return figure
 
 

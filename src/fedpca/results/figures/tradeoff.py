@@ -16,17 +16,20 @@ from fedpca.results.figures.shared import series, style
 from fedpca.results.figures.shared.labels import name_points
 from fedpca.results.figures.shared.registry import FigureKind
 from fedpca.results.figures.shared.style import Look
+from fedpca.results.read.families import FAMILIES, family_of
+from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
 from fedpca.runs.scores import Spread, spread
 
-FAMILIES = {
+LOOKS = {  # of families
     "baseline": Look("#000000", "*"),
     "fair": Look(style.SKY, "s"),
     "robust": Look(style.GREEN, "^"),
     "fair + robust": Look(style.PURPLE, "D"),
-    "FedPCA": Look(style.VERMILION, "o"),
-    series.DROPPING: Look(style.ORANGE, "v"),
-    "from other packages": Look(style.BLUE, "P"),
+    "ours": Look(style.VERMILION, "o"),
+    "ablation": Look(style.GREY, "X"),
+    "drop": Look(style.ORANGE, "v"),
+    "outside": Look(style.BLUE, "P"),
 }
 DIRECT = 8  # methods up to which names stand beside the points, and numbers beyond
 Window = tuple[tuple[float, float], tuple[float, float]]  # limits of common and rare accuracy
@@ -45,9 +48,10 @@ class Point:
 @style.for_journals
 def draw_tradeoff(runs: Sequence[Run]) -> Figure | None:
     """Each method's rare accuracy against its common accuracy; a second panel enlarges where most methods are."""
-    methods = series.by_method([run for run in runs if {"common", "rare"} <= set(run.last("acc"))])
+    methods = series.by_method([run for run in runs if {"common", "rare"} <= set(run.last())])
     if not methods:
         return None
+    metric = metric_words(runs[0].accuracy)
     points = [_point(label, own) for label, own in methods.items()]
     windows = [_around(points), *([_around(some, least=0)] if (some := crowd(points)) else [])]
     lines = -(-len(points) // 3) if len(points) > DIRECT else 0
@@ -56,14 +60,14 @@ def draw_tradeoff(runs: Sequence[Run]) -> Figure | None:
     row = above.subplots(1, len(windows), squeeze=False, width_ratios=(2, 3)[-len(windows) :])[0]
     for axes, (across, up) in zip(row, windows, strict=True):
         _scatter(axes, points)
-        axes.set(xlabel="common accuracy (%)", xlim=across, ylim=up)
-    row[0].set_ylabel("rare accuracy (%)")
+        axes.set(xlabel=f"common {metric} (%)", xlim=across, ylim=up)
+    row[0].set_ylabel(f"rare {metric} (%)")
     handles = _families(above, points)
     if below is not None:
         names = [f"{number} {point.label}" for number, point in enumerate(points, 1)]
         marks = [handles[point.family] for point in points]
         below.legend(marks, names, loc="upper center", ncols=3, handletextpad=0.2, columnspacing=1.5)
-    cut = style.NOT_FROM_ZERO if any(low > 0 for window in windows for low, _ in window) else ""
+    cut = style.not_from_zero(metric) if any(low > 0 for window in windows for low, _ in window) else ""
     style.note(figure, series.scenario(runs), style.LAST, series.seeds(methods, "points and bars"), cut)
     _name(figure, row, points, windows, numbered=bool(lines))
     return figure
@@ -84,9 +88,9 @@ def crowd(points: Sequence[Point]) -> list[Point]:
 
 
 def _point(label: str, runs: Sequence[Run]) -> Point:
-    last = [run.last("acc") for run in runs]
+    last = [run.last() for run in runs]
     common, rare = (spread([100 * fmean(values[group]) for values in last]) for group in ("common", "rare"))
-    return Point(label, series.family(runs[0].method), common, rare)
+    return Point(label, family_of(runs[0].method), common, rare)
 
 
 def _around(points: Sequence[Point], least: float = 5.0) -> Window:
@@ -98,7 +102,7 @@ def _around(points: Sequence[Point], least: float = 5.0) -> Window:
 
 def _scatter(axes: Axes, points: Sequence[Point]) -> None:
     for point in points:
-        look = FAMILIES[point.family]
+        look = LOOKS[point.family]
         x, y = point.common, point.rare
         axes.errorbar(x.mean, y.mean, y.std, x.std, fmt="none", ecolor="0.8", elinewidth=0.6, zorder=1)
         axes.plot(x.mean, y.mean, look.marker, color=look.colour, markeredgecolor="black", markeredgewidth=0.4, ms=5.5)
@@ -127,13 +131,13 @@ def _holds(window: Window, place: tuple[float, float]) -> bool:
 
 def _families(figure: FigureBase, points: Sequence[Point]) -> dict[str, Line2D]:
     """The marker of each family, with a legend of them above the panels."""
-    looks = {name: FAMILIES[name] for name in dict.fromkeys(point.family for point in points)}
+    looks = {name: LOOKS[name] for name in dict.fromkeys(point.family for point in points)}
     handles = {
         name: Line2D([], [], color=look.colour, marker=look.marker, mec="black", mew=0.4, linestyle="", ms=5)
         for name, look in looks.items()
     }
     columns = len(handles) if len(points) > DIRECT else 3
-    figure.legend([*handles.values()], [*handles], loc="outside upper center", ncols=columns)
+    figure.legend([*handles.values()], [FAMILIES[name] for name in handles], loc="outside upper center", ncols=columns)
     return handles
 
 

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from fedpca.results.read.clients import Line, clients_of, column, sinces, threshold, truth
+from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
 
 LETTERS = {"common": "c", "rare": "r", "mislabeled": "m", "rare and mislabeled": "b", None: "-"}
@@ -25,6 +26,7 @@ def run_data(run: Run, scenario: int) -> dict[str, object]:
         "label": run.label(),
         "seed": run.seed,
         "scenario": scenario,
+        "metric": metric_words(run.accuracy),
         "clients": clients,
         "sizes": _of_clients(known, "size", clients),
         "wrong": _of_clients(known, "wrong_labels", clients),
@@ -54,7 +56,8 @@ def columns(run: Run, start: int) -> Columns:
         "round": [line["round"] for line in lines],
         "group": [_letters(line, clients) for line in lines],
         **{name: [_rounded(line, name, clients) for line in lines] for name in DIGITS},
-        **{name: [_accuracy(line, pick) for line in lines] for name, pick in (("worst", min), ("average", fmean))},
+        "worst": [_over_groups(line, run.accuracy, min) for line in lines],
+        "average": [_over_groups(line, run.accuracy, fmean) for line in lines],
         "shares": [shares(line, clients, kinds) for line in lines],
     }
 
@@ -91,10 +94,10 @@ def _short(value: float, digits: int) -> float:
     return int(near) if near == int(near) else near
 
 
-def _accuracy(line: Line, pick: Callable[[list[float]], float]) -> float | None:
-    """The least, or the mean, of the test groups' accuracies in percent."""
+def _over_groups(line: Line, metric: str, pick: Callable[[list[float]], float]) -> float | None:
+    """The least, or the mean, of a metric over the test groups, in percent."""
     tested = line.get("groups")
-    return round(100 * pick([group["acc"] for group in tested.values()]), 2) if tested else None
+    return round(100 * pick([scores[metric] for scores in tested.values()]), 2) if tested else None
 
 
 def _of_clients(known: dict[str, list[Any]], name: str, clients: Sequence[str]) -> list[Any] | None:

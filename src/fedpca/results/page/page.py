@@ -19,7 +19,8 @@ from fedpca.results.page.summary import Note, comparison, headline, notes
 from fedpca.results.page.words import counted
 from fedpca.results.read.runs import Run, by_scenario, name_of
 from fedpca.results.tables.rows import tabulate
-from fedpca.results.tables.sheets import Cell, Sheet, overview
+from fedpca.results.tables.sheet import Cell, Sheet
+from fedpca.results.tables.sheets import overview
 from fedpca.settings.experiment import write_experiment
 
 FEW = 8  # methods up to which a table needs no headings inside
@@ -86,12 +87,12 @@ def first(runs: Sequence[Run]) -> int:
 
 def parts(runs: Sequence[Run]) -> dict[str, str]:
     """What changes while runs go on, as HTML: the summary of each run, and the tables."""
-    tested = [run for run in runs if run.last("acc")]
+    tested = [run for run in runs if run.last()]
     tables = tabulate(tested)
     seeds = Counter((run.scenario(), run.label()) for run in runs)
     shown = first(runs)
     summaries = [_summary(run, seeds[run.scenario(), run.label()], i, hidden=i != shown) for i, run in enumerate(runs)]
-    across = [comparison(table.rows, own) for table, own in zip(tables, by_scenario(tested), strict=True)]
+    across = [comparison(table, own) for table, own in zip(tables, by_scenario(tested), strict=True)]
     return {
         "summaries": "".join(summaries) + "".join(f'<dl class="notes across">{_notes(n)}</dl>' for n in across if n),
         "tables": "".join(_table(overview(table)) for table in tables) or "<p>No round has been tested.</p>",

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from fedpca.results.page.words import clients, counted, listed, percent, plural, sentence
+from fedpca.results.page.words import capital, clients, counted, listed, percent, plural, sentence
 from fedpca.results.read.clients import Standing, clients_of, column, identification, standings, threshold
+from fedpca.results.read.families import judges
+from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
-from fedpca.results.tables.rows import Row
-from fedpca.settings.names import entry
+from fedpca.results.tables.rows import Results
 
 MEANINGS = {
     "mixture": "Suspicion is how steadily a client had a high loss despite a high dispersion, from 0 to 1",
@@ -34,7 +35,7 @@ def headline(run: Run) -> str:
     judged = standings(run)
     accused = _in(judged, "mislabeled")
     if not any(client.group for client in judged):
-        if not entry(run.method).judges:
+        if not judges(run.method):
             return f"{run.label()} judges nobody: it does not ask whose labels are wrong."
         return f"Nobody has been judged yet, after {counted(len(run.rounds), 'round')}."
     if not accused:
@@ -57,9 +58,10 @@ def notes(run: Run, seeds: int) -> list[Note]:
     return [note for note in found if note.text]
 
 
-def comparison(rows: Sequence[Row], runs: Sequence[Run]) -> list[Note]:
+def comparison(results: Results, runs: Sequence[Run]) -> list[Note]:
     """What the methods of one scenario show together; nothing if there is one run."""
-    found = [Note("Accuracy of the worst test group", _best(rows)), Note("Do the runs agree?", _agreement(runs))]
+    worst = Note(capital(f"{metric_words(results.accuracy)} of the worst test group"), _best(results))
+    found = [worst, Note("Do the runs agree?", _agreement(runs))]
     return [note for note in found if note.text]
 
 
@@ -138,12 +140,12 @@ def _rare_and_common(run: Run, judged: Sequence[Standing]) -> str:
     rare, told = _in(judged, "rare"), []
     if rare or (identification(run) and any(client.group for client in judged)):
         told.append(sentence(f"{clients(rare)} {plural(rare, 'is', 'are')} judged rare"))
-    tested = run.last("acc")
+    tested = run.last()
     if tested:
         number = len(next(iter(tested.values())))
         rounds = "the last tested round" if number == 1 else f"the last {number} tested rounds, on average"
-        right = [f"{percent(fmean(values))} of the {group} test images" for group, values in tested.items()]
-        told.append(f"In {rounds}, the model is right on {listed(right)}.")
+        scores = [f"{percent(fmean(values))} on the {group} test images" for group, values in tested.items()]
+        told.append(f"In {rounds}, the {metric_words(run.accuracy)} is {listed(scores)}.")
     return " ".join((*told, *_weights(run, judged)))
 
 
@@ -218,7 +220,7 @@ def _not_known(run: Run, judged: Sequence[Standing], seeds: int) -> str:
     rule, somebody = identification(run), any(client.group for client in judged)
     told = {
         f"How it ends: {len(run.rounds)} of {run.settings.rounds} rounds have been played.": not run.is_done,
-        "How good the model is: no round has been tested.": not run.last("acc"),
+        "How good the model is: no round has been tested.": not run.last(),
         "Whether the judgements are right: the truth is not recorded.": somebody and judged[0].truth is None,
         ALWAYS: somebody and rule is not None and rule.identify == "mixture" and rule.mixture.gate is None,
         ALIKE: somebody,
@@ -227,17 +229,18 @@ def _not_known(run: Run, judged: Sequence[Standing], seeds: int) -> str:
     return " ".join(text for text, applies in told.items() if applies)
 
 
-def _best(rows: Sequence[Row]) -> str:
+def _best(results: Results) -> str:
     """Which method serves its worst test group best, and how many cannot be told from it."""
-    if len(rows) < 2:
+    if len(results.rows) < 2:
         return ""
-    best = max(rows, key=lambda row: row.acc.worst.mean)
-    worst = best.acc.worst
-    told = f"Of {len(rows)} methods, {best.method} serves it best, with {worst.mean:.2f} ± {worst.std:.2f} %."
-    near = sum(row is not best and worst.mean - row.acc.worst.mean <= worst.std for row in rows)
+    worst = {row.method: row.scores[results.accuracy].worst for row in results.rows}
+    method = max(worst, key=lambda name: worst[name].mean)
+    best = worst[method]
+    text = f"Of {len(worst)} methods, {method} serves it best, with {best.mean:.2f} ± {best.std:.2f} %."
+    near = sum(name != method and best.mean - own.mean <= best.std for name, own in worst.items())
     if near:
-        told += f" {counted(near, 'other')} {'is' if near == 1 else 'are'} within that deviation of it."
-    return told
+        text += f" {counted(near, 'other')} {'is' if near == 1 else 'are'} within that deviation of it."
+    return text
 
 
 def _agreement(runs: Sequence[Run]) -> str:

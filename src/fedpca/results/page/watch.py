@@ -18,7 +18,7 @@ from fedpca.errors import RunError
 from fedpca.results.page.data import key, news
 from fedpca.results.page.page import in_order, parts, waiting_page, write_page
 from fedpca.results.page.words import counted, listed
-from fedpca.results.read.runs import Run, told_apart
+from fedpca.results.read.runs import Run, with_differences
 from fedpca.results.read.tail import Tail
 
 HOST = "127.0.0.1"
@@ -77,7 +77,7 @@ class Feed:
         with self.lock:
             there = [path.parent for path in sorted(self.folder.rglob("settings.toml")) if _is_run(path.parent)]
             self.tails = {path: self.tails.get(path) or Tail(path) for path in there}
-            runs = in_order(told_apart([run for tail in self.tails.values() if (run := tail.read()).rounds]))
+            runs = in_order(with_differences([run for tail in self.tails.values() if (run := tail.read()).rounds]))
             quiet = min((self.tails[run.folder].quiet() for run in runs if not run.is_done), default=0.0)
         return Look(runs, _in_words(runs, quiet, self.patience), bool(runs) and all(run.is_done for run in runs))
 

@@ -26,9 +26,14 @@ def plural(names: Sequence[str], one: str, many: str) -> str:
     return one if len(names) < 2 else many
 
 
+def capital(text: str) -> str:
+    """The text with a capital letter."""
+    return f"{text[0].upper()}{text[1:]}"
+
+
 def sentence(text: str) -> str:
     """The text with a capital letter and a full stop."""
-    return f"{text[0].upper()}{text[1:]}."
+    return f"{capital(text)}."
 
 
 def percent(share: float) -> str:

@@ -1,4 +1,4 @@
-"""Who was found to be mislabeled, and how that compares with the truth."""
+"""Who was judged mislabeled, and how that compares with the truth."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ from fedpca.results.read.runs import Run
 
 
 @dataclass(frozen=True)
-class Found:
-    """One method's accusations over its seeds; means over the last rounds, None where the truth is not known."""
+class Judgements:
+    """One method's judgements over its seeds; means over the last rounds, None where the truth is not known."""
 
     precision: float | None
     recall: float | None
     f1: float | None
-    accused_common: float | None  # clients that are neither rare nor mislabeled
+    accused_common: float | None  # judged mislabeled, but neither rare nor mislabeled
     accused_rare: float | None
-    accused: dict[str, int]  # client: in how many seeds' last round
+    accused: dict[str, int]  # client: in how many seeds' last round it is judged mislabeled
     seeds: int
 
 
-def found(runs: Sequence[Run]) -> Found | None:
-    """What these runs of one method found; None if none of them names groups so far."""
-    naming = [run for run in runs if any(_groups(run))]
-    if not naming:
+MEANS = ("precision", "recall", "f1", "accused_common", "accused_rare")
+
+
+def judgements(runs: Sequence[Run]) -> Judgements | None:
+    """What these runs of one method judged; None if none of them has judged anybody so far."""
+    judging = [run for run in runs if any(_groups(run))]
+    if not judging:
         return None
-    judged = [said for run in naming for line in _last(run) if (said := line.get("identification"))]
+    measured = [values for run in judging for line in _last(run) if (values := line.get("identification"))]
     accused: Counter[str] = Counter()
-    for run in naming:
+    for run in judging:
         ids = run.rounds[-1]["clients"]["id"]
         accused.update(client for client, group in zip(ids, _groups(run), strict=True) if group == "mislabeled")
-    names = ("precision", "recall", "f1", "accused_common", "accused_rare")
-    means = {name: fmean(said[name] for said in judged) if judged else None for name in names}
-    return Found(**means, accused=dict(accused), seeds=len(naming))
+    means = {name: fmean(values[name] for values in measured) if measured else None for name in MEANS}
+    return Judgements(**means, accused=dict(accused), seeds=len(judging))
 
 
 def _last(run: Run) -> Sequence[dict[str, Any]]:
@@ -44,5 +46,5 @@ def _last(run: Run) -> Sequence[dict[str, Any]]:
 
 
 def _groups(run: Run) -> list[str | None]:
-    """Each client's group in the latest round; nothing for methods that name none."""
+    """Each client's group in the latest round; empty for methods that judge nobody."""
     return (run.rounds[-1].get("clients") or {}).get("group") or []

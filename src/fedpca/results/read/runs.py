@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fedpca.errors import RunError
+from fedpca.results.read.families import rank_of
+from fedpca.results.read.metrics import in_tables
 from fedpca.runs.folder import SETTINGS, read_about, read_rounds
-from fedpca.settings.catalogue import METHODS
 from fedpca.settings.experiment import Experiment, leaves, read_experiment
 from fedpca.settings.names import entry, parse
 
@@ -23,7 +24,7 @@ class Run:
     settings: Experiment
     about: dict[str, Any]
     rounds: Sequence[dict[str, Any]]
-    varied: frozenset[str] = frozenset()  # the method's settings in which others of its method differ: see `told_apart`
+    varied: frozenset[str] = frozenset()  # settings in which other runs of its method differ: `with_differences`
 
     @property
     def method(self) -> str:
@@ -34,6 +35,11 @@ class Run:
     def seed(self) -> int:
         """The training seed."""
         return self.settings.seeds[0]
+
+    @property
+    def accuracy(self) -> str:
+        """The metric that everything shows: the one that `evaluation.accuracy` chose."""
+        return self.settings.evaluation.accuracy
 
     @property
     def is_done(self) -> bool:
@@ -69,16 +75,27 @@ class Run:
         return f"{self.method} ({named})" if named else self.method
 
     def rank(self) -> tuple[int, list[str | float]]:
-        """The catalogue's order, then that of the settings, numbers by their size."""
+        """The order of the list of methods, then that of the settings, numbers by their size."""
         parts = re.split(r"(\d+\.?\d*)", self.label())  # text, number, text, number, …
-        return [*METHODS, self.method].index(self.method), [float(p) if i % 2 else p for i, p in enumerate(parts)]
+        return rank_of(self.method), [float(p) if i % 2 else p for i, p in enumerate(parts)]
 
-    def last(self, metric: str) -> dict[str, list[float]]:
-        """The metric of each test group over the last tested rounds; not of sites that missed one."""
-        tested = [line["groups"] for line in self.rounds if line["groups"]]
-        last = tested[-self.settings.evaluation.last_rounds :]
+    def last(self, metric: str | None = None) -> dict[str, list[float]]:
+        """A metric, by default the accuracy, of each test group over the last tested rounds.
+
+        A site that missed one of these rounds is left out.
+        """
+        last, name = self._last_tested(), metric or self.accuracy
         always = [group for group in (last[0] if last else {}) if all(group in groups for groups in last)]
-        return {group: [groups[group][metric] for groups in last] for group in always}
+        return {group: [groups[group][name] for groups in last] for group in always}
+
+    def metrics(self) -> list[str]:
+        """The metrics of the tables that all test groups have in the last tested rounds."""
+        scores = [scores for groups in self._last_tested() for scores in groups.values()]
+        return [name for name in (scores[0] if scores else {}) if in_tables(name) and all(name in s for s in scores)]
+
+    def _last_tested(self) -> list[dict[str, dict[str, float]]]:
+        tested = [line["groups"] for line in self.rounds if line["groups"]]
+        return tested[-self.settings.evaluation.last_rounds :]
 
     def scene(self) -> str:
         """What the run works on, in one line."""
@@ -116,14 +133,14 @@ def find_runs(folders: Iterable[Path]) -> list[Run]:
     """Every run below these folders that has tested at least one round, in the order of their paths."""
     paths = {found.parent for folder in folders for found in _existing(folder).rglob("rounds.jsonl")}
     whole = [path for path in sorted(paths) if all((path / name).exists() for name in ("settings.toml", "about.json"))]
-    runs = [run for run in map(read_run, whole) if run.last("acc")]
+    runs = [run for run in map(read_run, whole) if run.last()]
     if not runs:
         listed = ", ".join(str(folder) for folder in folders)
         raise RunError(f"no run with a tested round below {listed}; `fedpca run` makes them")
-    return told_apart(_once(runs))
+    return with_differences(_once(runs))
 
 
-def told_apart(runs: Sequence[Run]) -> list[Run]:
+def with_differences(runs: Sequence[Run]) -> list[Run]:
     """The same runs, each knowing which settings of its method are not the same in all of them."""
     values: dict[tuple[str, str], set[str]] = {}
     for run in runs:

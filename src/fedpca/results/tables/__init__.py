@@ -2,7 +2,8 @@
 
 from fedpca.results.tables.formats import as_latex, as_markdown, as_rich
 from fedpca.results.tables.paper import with_published
-from fedpca.results.tables.rows import Results, as_csv, as_json, tabulate
+from fedpca.results.tables.plain import as_csv, as_json
+from fedpca.results.tables.rows import Results, tabulate
 from fedpca.results.tables.sheets import for_pages, for_terminal
 
 __all__ = [

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from fedpca.results.tables.sheets import Cell, Column, Line, Sheet
+from fedpca.results.tables.sheet import Cell, Column, Line, Sheet
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-WIDE = 120  # columns from which on a terminal shows every figure
+WIDE = 120  # columns from which on a terminal shows every number
 TEX = {
     "w_r(1-w_m)": "$w_r(1-w_m)$",
     "--": "-{}-",
@@ -32,7 +32,7 @@ TEX_HEAD = "% needs \\usepackage{booktabs,graphicx}\n"
 
 
 def as_rich(sheet: Sheet, width: int = 140) -> Group:
-    """The table for a terminal of so many columns, best figures in bold; a narrow one gets fewer of them."""
+    """The table for a terminal of so many columns, best numbers in bold; a narrow one gets fewer of them."""
     from rich.console import Group
     from rich.markup import escape
     from rich.table import Table
@@ -60,7 +60,7 @@ def as_rich(sheet: Sheet, width: int = 140) -> Group:
 
 
 def as_markdown(sheets: Sequence[Sheet]) -> str:
-    """All tables in GitHub's Markdown, best figures in bold."""
+    """All tables in GitHub's Markdown, best numbers in bold."""
     return "\n".join(block for sheet in sheets for block in _markdown(sheet))
 
 
@@ -77,7 +77,7 @@ def _markdown(sheet: Sheet) -> Iterator[str]:
 
 
 def as_latex(sheets: Sequence[Sheet]) -> str:
-    """All tables as LaTeX to be \\input, best figures in bold; wider than the text they shrink to its width."""
+    """All tables as LaTeX to be \\input, best numbers in bold; wider than the text they shrink to its width."""
     return TEX_HEAD + "\n".join(
         block for sheet in sheets for block in (_latex(sheet) if sheet.lines else _prose(sheet))
     )
@@ -129,7 +129,7 @@ def _with_headings(lines: Sequence[Line]) -> Iterator[tuple[Line, str]]:
 
 
 def _cells(line: Line, columns: Sequence[Column], escape: Callable[[str], str], bold: str, end: str) -> list[str]:
-    """A line's figures as text, the best between `bold` and `end`."""
+    """A line's numbers as text, the best between `bold` and `end`."""
     texts = [escape(_text(cell, column)) for cell, column in zip(line.cells, columns, strict=True)]
     best = [isinstance(cell, Cell) and cell.best for cell in line.cells]
     return [f"{bold}{text}{end}" if is_best else text for text, is_best in zip(texts, best, strict=True)]

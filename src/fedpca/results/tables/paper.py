@@ -1,111 +1,19 @@
-"""The paper's published figures beside ours, as far as the facts file has them."""
+"""The paper's published numbers beside ours, as far as the facts file has them."""
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isclose, isnan
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from pydantic import Field, ValidationError, model_validator
 
 from fedpca.errors import SettingsError, nearest
-from fedpca.results.tables.rows import SCORES, Results, Row
+from fedpca.results.tables.facts import Facts, PaperDataset, Printed, Study, read_facts, study_of
+from fedpca.results.tables.rows import Results, Row, score_of
 from fedpca.runs.scores import Spread
-from fedpca.settings.base import Count, Settings, Share
 
-if TYPE_CHECKING:
-    from fedpca.settings.experiment import Experiment
-
-FACTS = Path(__file__).with_name("paper.toml")
-ABSENT = "the paper's figure is not in the facts file"
-
-Study = Literal["iid", "non-iid label", "non-iid input", "uniform noise"]
-Percent = Annotated[float, Field(ge=0, le=100)]
-
-
-class Scores(Settings):
-    """What the paper prints for one method in one setting; named as in our tables."""
-
-    worst_acc: Percent | None = None
-    average_acc: Percent | None = None
-    std_acc: Percent | None = None
-    worst_auc: Percent | None = None
-    average_auc: Percent | None = None
-    std_auc: Percent | None = None
-    w_r_times_not_w_m: Share | None = None
-
-    def printed(self) -> dict[str, float]:
-        """The figures that are at hand."""
-        return self.model_dump(exclude_none=True)
-
-
-class Printed(Settings):
-    """One setting of one of the paper's tables; without methods its figures are not at hand."""
-
-    dataset: str
-    rho: Share
-    eta: Share
-    methods: dict[str, Scores] = Field(default_factory=dict)
-
-
-class PaperTable(Settings):
-    """One table of the paper."""
-
-    title: str
-    study: Study
-    cells: tuple[Printed, ...]
-
-
-class PaperDataset(Settings):
-    """What makes a run the paper's setting, and which of our metrics the paper's ACC is."""
-
-    title: str
-    names: tuple[str, ...]
-    clients: Count
-    rare: Share
-    rounds: Count
-    accuracy: Literal["acc", "bacc"]
-
-
-class Facts(Settings):
-    """The facts file."""
-
-    source: str
-    methods: dict[str, str]  # our name: the paper's
-    datasets: dict[str, PaperDataset]
-    tables: dict[str, PaperTable]
-
-    def figures(self) -> Iterator[tuple[tuple[Study, str, float, float, str, str], float]]:
-        """Every published figure with its place: study, dataset, rho, eta, method and score."""
-        for table in self.tables.values():
-            for cell in table.cells:
-                for method, scores in cell.methods.items():
-                    for score, value in scores.printed().items():
-                        yield (table.study, cell.dataset, cell.rho, cell.eta, method, score), value
-
-    @model_validator(mode="after")
-    def _names_are_known(self) -> Facts:
-        for cell in (cell for table in self.tables.values() for cell in table.cells):
-            if cell.dataset not in self.datasets:
-                raise ValueError(f"{cell.dataset!r} is not in [datasets]{nearest(cell.dataset, self.datasets)}")
-            if strangers := cell.methods.keys() - self.methods.keys():
-                name = min(strangers)
-                raise ValueError(f"{name!r} is not in [methods]{nearest(name, self.methods)}")
-        return self
-
-    @model_validator(mode="after")
-    def _tables_agree(self) -> Facts:
-        said: dict[tuple[object, ...], float] = {}
-        for place, value in self.figures():
-            if said.setdefault(place, value) != value:
-                listed = ", ".join(map(str, place))
-                raise ValueError(f"two tables contradict each other: {listed} is {said[place]} and {value}")
-        return self
+ABSENT = "the paper's number is not in the facts file"
 
 
 @dataclass(frozen=True)
@@ -130,37 +38,16 @@ class Published:
     """What the paper has for one of our tables."""
 
     setting: str | None  # of the paper; None: there is none to compare with, and the remarks say why
-    pairs: Mapping[str, Mapping[str, Pair]] = field(default_factory=dict)  # row: score: both figures
+    pairs: Mapping[str, Mapping[str, Pair]] = field(default_factory=dict)  # row: score: both numbers
     orders: tuple[Order, ...] = ()
     remarks: tuple[str, ...] = ()
 
 
-def read_facts(path: Path = FACTS) -> Facts:
-    """The facts file, checked."""
-    try:
-        return Facts.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValidationError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(f"the facts file {path} cannot be used: {error}") from None
-
-
 def with_published(tables: Sequence[Results], dataset: str | None = None) -> list[Results]:
-    """The tables with the paper's figures: of their own dataset, or of the one that is named."""
+    """The tables with the paper's numbers: of their own dataset, or of the one that is named."""
     facts = read_facts()
     key = None if dataset is None else _asked(dataset, facts)
     return [replace(results, published=_published(results, key, facts)) for results in tables]
-
-
-def study_of(settings: Experiment) -> Study | None:
-    """Which of the paper's studies the settings belong to; None if it has none like them."""
-    if settings.noise.kind != "symmetric" or settings.data.split not in ("iid", "dirichlet"):
-        return None
-    departures: dict[Study, bool] = {
-        "non-iid label": settings.data.split == "dirichlet",
-        "non-iid input": any(settings.rare.clean),
-        "uniform noise": settings.noise.where != "common",
-    }
-    found = [study for study, is_so in departures.items() if is_so] or ["iid"]
-    return found[0] if len(found) == 1 else None
 
 
 def _asked(name: str, facts: Facts) -> str:
@@ -202,7 +89,7 @@ def _published(results: Results, asked: str | None, facts: Facts) -> Published:
     pairs = _pairs(results.rows, printed)
     remarks = [f"The paper's setting is another: {listed}."] if listed else []
     remarks += _gaps(results.rows, printed, dataset, facts)
-    return Published(setting, pairs, _orders(results.rows, pairs), tuple(remarks))
+    return Published(setting, pairs, _orders(results.rows, pairs, dataset.scores()), tuple(remarks))
 
 
 def _nothing(reason: str) -> Published:
@@ -252,17 +139,16 @@ def _settings_of(dataset: str, facts: Facts) -> str:
 
 
 def _printed(cells: Sequence[Printed], accuracy: str) -> dict[str, dict[str, float]]:
-    """The paper's figures by method and score; its ACC is filed under the metric that it is."""
+    """The paper's numbers by method and score; its ACC is filed under the metric that it is."""
     printed: dict[str, dict[str, float]] = {}
     for cell in cells:
         for method, scores in cell.methods.items():
-            own = {name.replace("acc", accuracy): value for name, value in scores.printed().items()}
-            printed.setdefault(method, {}).update(own)
+            printed.setdefault(method, {}).update(scores.printed(accuracy))
     return printed
 
 
 def _pairs(rows: Sequence[Row], printed: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, Pair]]:
-    """Both figures of every row and score that has both."""
+    """Both numbers of every row and score that has both."""
     pairs: dict[str, dict[str, Pair]] = {}
     for row in rows:
         for score, paper in printed.get(row.name, {}).items():
@@ -272,14 +158,14 @@ def _pairs(rows: Sequence[Row], printed: Mapping[str, Mapping[str, float]]) -> d
 
 
 def _mean(row: Row, score: str) -> float | None:
-    value = SCORES[score].of(row)
+    value = score_of(score).of(row)
     return value.mean if isinstance(value, Spread) else value
 
 
-def _orders(rows: Sequence[Row], pairs: Mapping[str, Mapping[str, Pair]]) -> tuple[Order, ...]:
+def _orders(rows: Sequence[Row], pairs: Mapping[str, Mapping[str, Pair]], scores: Sequence[str]) -> tuple[Order, ...]:
     """Kendall's tau-b of each score over the methods in both; of a method with several rows the first counts."""
     first = {row.name: pairs[row.method] for row in reversed(rows) if row.method in pairs}
-    both = {score: [own[score] for own in first.values() if score in own] for score in SCORES}
+    both = {score: [own[score] for own in first.values() if score in own] for score in scores}
     return tuple(Order(score, len(own), _tau_b(own)) for score, own in both.items() if own)
 
 
@@ -296,8 +182,8 @@ def _gaps(
     rows: Sequence[Row], printed: Mapping[str, Mapping[str, float]], dataset: PaperDataset, facts: Facts
 ) -> Iterator[str]:
     """What cannot be compared, and why."""
-    scores = [score.replace("acc", dataset.accuracy) for score in Scores.model_fields]
-    nowhere = [SCORES[score].head for score in scores if not any(score in printed.get(row.name, ()) for row in rows)]
+    scores = dataset.scores()
+    nowhere = [score_of(score).head for score in scores if not any(score in printed.get(row.name, ()) for row in rows)]
     if nowhere:
         yield f"For all of these methods {ABSENT}: {', '.join(nowhere)}."
     without = [row.method for row in rows if row.name in facts.methods and row.name not in printed]
@@ -309,5 +195,5 @@ def _gaps(
     several = [name for name, n in Counter(row.name for row in rows if row.name in printed).items() if n > 1]
     if several:
         yield f"In the order of methods the first row counts of {', '.join(several)}."
-    if dataset.accuracy == "bacc":
-        yield "The paper's ACC is taken for balanced accuracy."
+    if dataset.remark():
+        yield dataset.remark()

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from fedpca.results.read.judgements import Found, found
+from fedpca.results.read.families import FAMILIES, family_of, place_of
+from fedpca.results.read.judgements import Judgements, judgements
+from fedpca.results.read.metrics import metric_head
 from fedpca.results.read.runs import Run, by_scenario, title
 from fedpca.runs.scores import Headline, Spread, fairness_robustness, headline, spread
-from fedpca.settings.catalogue import METHODS
 from fedpca.settings.experiment import Experiment
-from fedpca.settings.names import entry, parse
 
 if TYPE_CHECKING:
     from fedpca.results.tables.paper import Published
-
-CATEGORIES = {  # the catalogue's word: the tables' heading, in the tables' order
-    "baseline": "Baseline",
-    "fair": "Fair",
-    "robust": "Robust",
-    "fair + robust": "Fair + Robust",
-    "ours": "FedPCA",
-    "ablation": "Ablations",
-    "drop": "With (D)",
-    "outside": "Outside",
-}
 
 
 @dataclass(frozen=True)
@@ -37,12 +24,10 @@ class Row:
 
     method: str  # with the settings that tell it from its defaults or from other rows
     name: str
-    category: str
-    acc: Headline
-    bacc: Headline
-    auc: Headline
+    category: str  # heading of its family
+    scores: Mapping[str, Headline]  # of each recorded metric, in percent
     weight: float | None  # w_r (1 - w_m); None for rules without weights, and where nobody is known to be rare
-    found: Found | None  # None for methods that name no groups
+    judged: Judgements | None  # None for methods that judge nobody
     seeds: int
     unfinished: int  # runs that are still under way
 
@@ -62,6 +47,11 @@ class Results:
     mislabeled: tuple[str, ...] | None
     published: Published | None = None  # what the paper has, if asked for
 
+    @property
+    def accuracy(self) -> str:
+        """The metric that `evaluation.accuracy` chose."""
+        return self.settings.evaluation.accuracy
+
 
 @dataclass(frozen=True)
 class Score:
@@ -74,44 +64,54 @@ class Score:
     is_spread: bool = False  # a mean with its deviation, in percent
 
 
-def _over_groups(metric: str, head: str) -> dict[str, Score]:
-    """Worst, average and STD of one metric."""
-
-    def of(figure: str) -> Callable[[Row], Spread]:
-        return lambda row: getattr(getattr(row, metric), figure)
-
-    return {
-        f"worst_{metric}": Score(f"worst {head}", of("worst"), best="most", is_spread=True),
-        f"average_{metric}": Score(f"average {head}", of("average"), best="most", is_spread=True),
-        f"std_{metric}": Score(f"STD {head}", of("std"), best="least", is_spread=True),
-    }
-
-
-def _of_found(name: str) -> Callable[[Row], float | None]:
-    return lambda row: getattr(row.found, name) if row.found else None
-
-
-SCORES = {
-    **_over_groups("acc", "ACC"),
-    **_over_groups("bacc", "balanced ACC"),
-    **_over_groups("auc", "AUC"),
-    "w_r_times_not_w_m": Score("w_r(1-w_m)", lambda row: row.weight, digits=4, best="most"),
-    "precision": Score("precision", _of_found("precision")),
-    "recall": Score("recall", _of_found("recall")),
-    "f1": Score("F1", _of_found("f1")),
-    "accused_common": Score("accused common", _of_found("accused_common"), digits=1),
-    "accused_rare": Score("accused rare", _of_found("accused_rare"), digits=1),
+WEIGHT = "w_r_times_not_w_m"
+OVER_GROUPS: dict[str, tuple[str, Literal["most", "least"]]] = {  # in the names of scores: head, and what is best
+    "worst": ("worst", "most"),
+    "average": ("average", "most"),
+    "std": ("STD", "least"),
 }
 
 
+def _judged(name: str) -> Callable[[Row], float | None]:
+    return lambda row: getattr(row.judged, name) if row.judged else None
+
+
+OTHERS = {  # scores that are not of a metric
+    WEIGHT: Score("w_r(1-w_m)", lambda row: row.weight, digits=4, best="most"),
+    "precision": Score("precision", _judged("precision")),
+    "recall": Score("recall", _judged("recall")),
+    "f1": Score("F1", _judged("f1")),
+    "accused_common": Score("wrong common", _judged("accused_common"), digits=1),
+    "accused_rare": Score("wrong rare", _judged("accused_rare"), digits=1),
+}
+
+
+def names_of(metrics: Sequence[str], kinds: Sequence[str] = tuple(OVER_GROUPS)) -> list[str]:
+    """The names of these metrics' scores over the test groups, such as worst_acc."""
+    return [f"{kind}_{metric}" for metric in metrics for kind in kinds]
+
+
+def score_of(name: str) -> Score:
+    """The score of this name: worst, average or std of a metric, or one of the others."""
+    if name in OTHERS:
+        return OTHERS[name]
+    kind, _, metric = name.partition("_")
+    head, best = OVER_GROUPS[kind]
+
+    def of(row: Row) -> Spread | None:
+        return getattr(row.scores[metric], kind) if metric in row.scores else None
+
+    return Score(f"{head} {metric_head(metric)}", of, best=best, is_spread=True)
+
+
 def tabulate(runs: Sequence[Run]) -> list[Results]:
-    """One table per scenario, rows by category and in the catalogue's order; scores in percent."""
+    """One table per scenario, rows by family and in the order of the list of methods; scores in percent."""
     return [_results(members) for members in by_scenario(runs)]
 
 
 def place(row: Row) -> tuple[int, int]:
-    """Where a row stands: by category, then as in the catalogue."""
-    return list(CATEGORIES.values()).index(row.category), [*METHODS, row.name].index(row.name)
+    """Where a row stands: by family, then as in the list of methods."""
+    return place_of(row.name)
 
 
 def _results(runs: Sequence[Run]) -> Results:
@@ -123,7 +123,7 @@ def _results(runs: Sequence[Run]) -> Results:
     rare, mislabeled = first.about.get("rare"), first.about.get("mislabeled")
     return Results(
         title(runs),
-        tuple(first.last("acc")),
+        tuple(first.last()),
         tuple(rows),
         first.scenario(),
         first.settings,
@@ -140,21 +140,17 @@ def _row(label: str, runs: Sequence[Run]) -> Row:
     return Row(
         label,
         runs[0].method,
-        _category(runs[0].method),
-        _pooled(runs, "acc"),
-        _pooled(runs, "bacc"),
-        _pooled(runs, "auc"),
+        FAMILIES[family_of(runs[0].method)],
+        {metric: _pooled(runs, metric) for metric in _common_metrics(runs)},
         weight=spread(products).mean if products else None,
-        found=found(runs),
+        judged=judgements(runs),
         seeds=len(runs),
         unfinished=sum(not run.is_done for run in runs),
     )
 
 
-def _category(method: str) -> str:
-    if parse(method).drops:
-        return CATEGORIES["drop"]
-    return CATEGORIES["ablation" if method.startswith("fedpca-wo-") else entry(method).category]
+def _common_metrics(runs: Sequence[Run]) -> list[str]:
+    return [metric for metric in runs[0].metrics() if all(metric in run.metrics() for run in runs)]
 
 
 def _pooled(runs: Sequence[Run], metric: str) -> Headline:
@@ -164,46 +160,3 @@ def _pooled(runs: Sequence[Run], metric: str) -> Headline:
         for group, values in run.last(metric).items():
             pooled[group] += [100 * value for value in values]
     return headline(pooled)
-
-
-def as_csv(tables: Sequence[Results]) -> str:
-    """All tables as one CSV, full precision; the paper's figures, if they were asked for, in columns of their own."""
-    pairs = [pairs for results in tables if results.published for pairs in results.published.pairs.values()]
-    published = [name for name in SCORES if any(name in own for own in pairs)]
-    heads = [head for name, score in SCORES.items() for head in (name, f"{name}_spread")[: 1 + score.is_spread]]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["scenario", "dataset", "rho", "eta", "category", "method", *heads, "seeds", "unfinished"]
-        + [f"paper_{name}" for name in published]
-    )
-    for results in tables:
-        noise = results.settings.noise
-        scenario = (results.title, results.dataset, noise.clients, noise.labels)
-        for row in results.rows:
-            cells = [cell for score in SCORES.values() for cell in _full(score.of(row))]
-            own = results.published.pairs.get(row.method, {}) if results.published else {}
-            paper = [own[name].paper if name in own else None for name in published]
-            writer.writerow([*scenario, row.category, row.method, *cells, row.seeds, row.unfinished, *paper])
-    return out.getvalue()
-
-
-def as_json(tables: Sequence[Results]) -> list[dict[str, object]]:
-    """All tables as plain data for scripts."""
-    return [
-        {
-            "title": results.title,
-            "dataset": results.dataset,
-            "rho": results.settings.noise.clients,
-            "eta": results.settings.noise.labels,
-            "groups": results.groups,
-            "mislabeled": results.mislabeled,
-            "rows": [asdict(row) for row in results.rows],
-            **({"published": asdict(results.published)} if results.published else {}),
-        }
-        for results in tables
-    ]
-
-
-def _full(value: Spread | float | None) -> tuple[float | None, ...]:
-    return (value.mean, value.std) if isinstance(value, Spread) else (value,)

@@ -1,71 +1,27 @@
-"""The paper's tables as plain values: what stands where, whatever the format."""
+"""What each table shows: overviews for a terminal, the paper's tables for pages."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
+from fedpca.results.read.metrics import shown_metrics
 from fedpca.results.tables.paper import ABSENT, Order, Published
-from fedpca.results.tables.rows import SCORES, Results, Row, place
+from fedpca.results.tables.rows import WEIGHT, Results, Row, names_of, place, score_of
+from fedpca.results.tables.sheet import Cell, Column, Line, Sheet, mark_best
 from fedpca.runs.scores import Spread
 
-MAIN = ("worst_acc", "average_acc", "worst_auc", "average_auc")
-DEVIATIONS = ("std_acc", "std_auc")
-WEIGHTS = ("w_r_times_not_w_m",)
-FOUND = ("precision", "recall", "f1", "accused_common", "accused_rare")
-OVERVIEW = ("worst_acc", "average_acc", "std_acc", "worst_auc", "average_auc", "w_r_times_not_w_m")
-WIDE = ("std_acc", "std_bacc", "average_auc", "w_r_times_not_w_m", "precision", "recall")  # not for narrow terminals
-COMPARED = ("worst_acc", "worst_bacc", "average_acc", "w_r_times_not_w_m")  # with the paper, in narrow terminals too
-
-
-@dataclass(frozen=True)
-class Column:
-    """What stands above a column of figures or, without digits, of words."""
-
-    head: str
-    digits: int | None = None
-    best: Literal["most", "least"] | None = None
-    group: str = ""  # what it shares with its neighbours: a noise setting, or the score that is compared
-    narrow: bool = True  # whether narrow terminals show it
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A figure, with its deviation where it is a mean of several."""
-
-    mean: float
-    std: float | None = None
-    best: bool = False
-
-
-@dataclass(frozen=True)
-class Line:
-    """One method; a cell without a value is None."""
-
-    category: str
-    method: str
-    cells: tuple[Cell | str | None, ...]
-    unfinished: bool
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """One table; without lines it is what its notes say."""
-
-    title: str
-    columns: tuple[Column, ...]
-    lines: tuple[Line, ...]
-    notes: tuple[str, ...]
+JUDGED = ("precision", "recall", "f1", "accused_common", "accused_rare")
+WRONG = "Wrong common and wrong rare: common and rare clients judged mislabeled whose labels are right."
 
 
 def for_terminal(tables: Sequence[Results]) -> list[Sheet]:
-    """One overview per scenario, then the paper's figures if they were asked for, then who was found mislabeled."""
-    named = [results for results in tables if any(row.found for row in results.rows)]
-    found = [accused(results, alone=len(tables) == 1) for results in named]
-    return [*map(overview, tables), *_beside(tables), *found]
+    """One overview per scenario, then the paper's numbers if they were asked for, then who was judged mislabeled."""
+    judging = [results for results in tables if any(row.judged for row in results.rows)]
+    judged = [judged_mislabeled(results, alone=len(tables) == 1) for results in judging]
+    return [*map(overview, tables), *_beside(tables), *judged]
 
 
 def for_pages(tables: Sequence[Results]) -> list[Sheet]:
@@ -84,10 +40,10 @@ def families(tables: Sequence[Results]) -> list[list[Results]]:
         shared = json.loads(results.scenario)
         noise = {**shared["noise"], "clients": None, "labels": None}
         alike.setdefault(json.dumps({**shared, "name": None, "noise": noise}), []).append(results)
-    return [family for members in alike.values() for family in _told_apart(members)]
+    return [family for members in alike.values() for family in _separate(members)]
 
 
-def _told_apart(alike: list[Results]) -> list[list[Results]]:
+def _separate(alike: list[Results]) -> list[list[Results]]:
     """All as one family if no two have the same noise, else each alone under its own title."""
     if max(Counter(map(noise_of, alike)).values()) > 1:
         return [[results] for results in alike]
@@ -102,13 +58,14 @@ def noise_of(results: Results) -> str:
 
 def main(family: Sequence[Results]) -> Sheet:
     """Worst and average over the test groups."""
-    names, notes = _accuracy(family[0], MAIN), (_pooling(family), "Best in bold.")
+    names = names_of(shown_metrics(family[0].accuracy), ("worst", "average"))
+    notes = (_pooling(family), "Best in bold.")
     return _side_by_side("Worst and average over the test groups", family, names, notes)
 
 
 def deviations(family: Sequence[Results]) -> Sheet:
     """The deviation over the test groups; no lines where there is only one group."""
-    names = _accuracy(family[0], DEVIATIONS) if len(family[0].groups) > 1 else ()
+    names = names_of(shown_metrics(family[0].accuracy), ("std",)) if len(family[0].groups) > 1 else []
     notes = (_pooling(family), "Least in bold.")
     return _side_by_side("Deviation (STD) over the test groups", family, names, notes)
 
@@ -116,40 +73,44 @@ def deviations(family: Sequence[Results]) -> Sheet:
 def weights(family: Sequence[Results]) -> Sheet:
     """What rare clients weigh, times what the mislabeled do not."""
     explained = "Weight of the rare clients times one less that of the mislabeled, averaged over all rounds and seeds."
-    return _side_by_side("Weights, w_r(1-w_m)", family, WEIGHTS, (explained, "Most in bold."))
+    return _side_by_side("Weights, w_r(1-w_m)", family, (WEIGHT,), (explained, "Most in bold."))
 
 
 def identification(family: Sequence[Results]) -> Sheet:
-    """How well the mislabeled were named; no lines where the truth is not known."""
-    explained = "Means over the last rounds of every seed; accused common and rare: clients accused wrongly."
-    return _side_by_side("Found mislabeled", family, FOUND, (explained,))
+    """How right the judgements are; no lines where the truth is not known."""
+    notes = ("Means over the last rounds of every seed.", WRONG)
+    return _side_by_side("Judged mislabeled", family, JUDGED, notes)
 
 
 def overview(results: Results) -> Sheet:
     """The headline of one scenario, for a terminal."""
-    names = _accuracy(results, OVERVIEW)
-    columns = (*_columns(names), Column("seeds", 0))
+    accuracy, *others = shown_metrics(results.accuracy)
+    names = [*names_of([accuracy]), *names_of(others, ("worst", "average")), WEIGHT]
+    wide = {WEIGHT, *names_of([accuracy], ("std",)), *names_of(others, ("average",))}
+    columns = (*_columns(names, wide=wide), Column("seeds", 0))
     lines = [_line(row, [*_cells(row, names), Cell(row.seeds)], [row]) for row in results.rows]
-    return Sheet(results.title, columns, _marked(columns, lines), (_pooling([results]), *_stars(lines)))
+    return Sheet(results.title, columns, mark_best(columns, lines), (_pooling([results]), *_stars(lines)))
 
 
-def accused(results: Results, alone: bool = True) -> Sheet:
-    """Who was named mislabeled in one scenario, for a terminal; unless alone, it says in which."""
-    known = FOUND if results.mislabeled is not None else ()
+def judged_mislabeled(results: Results, alone: bool = True) -> Sheet:
+    """Who was judged mislabeled in one scenario, for a terminal; unless alone, it says in which."""
+    known = JUDGED if results.mislabeled is not None else ()
     truth = "not known" if results.mislabeled is None else ", ".join(results.mislabeled) or "nobody"
-    columns = (*_columns(known), Column("clients in the last round (seeds, if not all)"))
-    rows = [row for row in results.rows if row.found]
-    lines = [Line("", row.method, (*_cells(row, known), _named(row)), bool(row.unfinished)) for row in rows]
-    title = f"Found mislabeled (truly: {truth})" + ("" if alone else f"; {results.title}")
-    return Sheet(title, columns, tuple(lines), tuple(_stars(lines)))
+    words = Column("clients in the last round (seeds, if not all)")
+    columns = (*_columns(known, wide={"precision", "recall"}), words)
+    rows = [row for row in results.rows if row.judged]
+    lines = [Line("", row.method, (*_cells(row, known), _clients(row)), bool(row.unfinished)) for row in rows]
+    title = f"Judged mislabeled (truly: {truth})" + ("" if alone else f"; {results.title}")
+    return Sheet(title, columns, tuple(lines), (*([WRONG] if known else []), *_stars(lines)))
 
 
 def beside(results: Results, published: Published) -> Sheet:
-    """The paper's figures beside ours, and whether the methods come in the same order."""
-    names = [name for name in SCORES if any(name in pairs for pairs in published.pairs.values())]
+    """The paper's numbers beside ours, and whether the methods come in the same order."""
+    names = [order.score for order in published.orders]
+    wide = {*names_of(shown_metrics(results.accuracy)[1:]), *(name for name in names if name.startswith("std_"))}
     columns = [
-        replace(column, head=head, group=column.head, narrow=name in COMPARED)
-        for name, column in zip(names, _columns(names), strict=True)
+        replace(column, head=head, group=column.head)
+        for column in _columns(names, wide=wide)
         for head in ("ours", "paper")
     ]
     lines = []
@@ -161,7 +122,7 @@ def beside(results: Results, published: Published) -> Sheet:
     title = f"Beside the paper; {results.title}" + (f"; the paper: {published.setting}" if published.setting else "")
     dashes = [f"-: {ABSENT}."] if any(None in line.cells[1::2] for line in lines) else []
     notes = (*_orders(published.orders), *published.remarks, *dashes, *_stars(lines))
-    return Sheet(title, tuple(columns), _marked(columns, lines), notes)
+    return Sheet(title, tuple(columns), mark_best(columns, lines), notes)
 
 
 def _beside(tables: Sequence[Results]) -> list[Sheet]:
@@ -181,21 +142,17 @@ def _side_by_side(what: str, family: Sequence[Results], names: Sequence[str], no
             lines.append(_line(row, cells, [each for each in own if each]))
     dashes = ["-: no runs, or not defined."] if any(None in line.cells for line in lines) else []
     notes = (*notes, *_seeds(family), *dashes, *_stars(lines))
-    return Sheet(f"{what}; {_title(family)}", tuple(columns), _marked(columns, lines), notes)
+    return Sheet(f"{what}; {_title(family)}", tuple(columns), mark_best(columns, lines), notes)
 
 
-def _accuracy(results: Results, names: Sequence[str]) -> tuple[str, ...]:
-    """The scores with the accuracy that the settings ask for, plain or balanced."""
-    return tuple(name.replace("_acc", f"_{results.settings.evaluation.accuracy}") for name in names)
-
-
-def _columns(names: Sequence[str], group: str = "") -> list[Column]:
-    scores = [(name, SCORES[name]) for name in names]
-    return [Column(score.head, score.digits, score.best, group, name not in WIDE) for name, score in scores]
+def _columns(names: Sequence[str], group: str = "", wide: Collection[str] = ()) -> list[Column]:
+    """The heads of these scores; narrow terminals do not show those of `wide`."""
+    scores = [(name, score_of(name)) for name in names]
+    return [Column(score.head, score.digits, score.best, group, name not in wide) for name, score in scores]
 
 
 def _cells(row: Row | None, names: Sequence[str]) -> list[Cell | None]:
-    values = [SCORES[name].of(row) if row else None for name in names]
+    values = [score_of(name).of(row) if row else None for name in names]
     return [
         Cell(value.mean, value.std) if isinstance(value, Spread) else None if value is None else Cell(value)
         for value in values
@@ -206,29 +163,12 @@ def _line(row: Row, cells: Sequence[Cell | str | None], rows: Sequence[Row]) -> 
     return Line(row.category, row.method, tuple(cells), any(each.unfinished for each in rows))
 
 
-def _marked(columns: Sequence[Column], lines: Sequence[Line]) -> tuple[Line, ...]:
-    """The lines with the best figures marked: all that look the same, and none where there is nothing to compare."""
-    figures = [[cell.mean for line in lines if isinstance(cell := line.cells[i], Cell)] for i in range(len(columns))]
-    best = list(map(_best, columns, figures))
-
-    def marked(cell: Cell | str | None, column: Column, top: float | None) -> Cell | str | None:
-        return replace(cell, best=round(cell.mean, column.digits) == top) if isinstance(cell, Cell) else cell
-
-    return tuple(replace(line, cells=tuple(map(marked, line.cells, columns, best))) for line in lines)
-
-
-def _best(column: Column, values: Sequence[float]) -> float | None:
-    if column.best is None or len(values) < 2:
-        return None
-    return round((max if column.best == "most" else min)(values), column.digits)
-
-
-def _named(row: Row) -> str:
-    """The accused clients, those of some seeds only with their number."""
-    if row.found is None or not row.found.accused:
+def _clients(row: Row) -> str:
+    """Who is judged mislabeled, those of some seeds only with their number."""
+    if row.judged is None or not row.judged.accused:
         return "nobody"
-    accused = sorted(row.found.accused.items(), key=lambda item: (len(item[0]), item[0]))
-    return ", ".join(client if n == row.found.seeds else f"{client} ({n})" for client, n in accused)
+    accused = sorted(row.judged.accused.items(), key=lambda item: (len(item[0]), item[0]))
+    return ", ".join(client if n == row.judged.seeds else f"{client} ({n})" for client, n in accused)
 
 
 def _title(family: Sequence[Results]) -> str:
@@ -261,12 +201,12 @@ def _stars(lines: Sequence[Line]) -> Iterator[str]:
 
 def _orders(orders: Sequence[Order]) -> Iterator[str]:
     """How far the order of methods agrees, score by score."""
-    told = [f"{SCORES[o.score].head} {o.tau:.2f} ({o.methods} methods)" for o in orders if o.tau is not None]
-    if told:
-        yield f"Order of the methods, Kendall's tau-b (1: as in the paper, -1: reversed): {', '.join(told)}."
-    few = [f"{SCORES[o.score].head} ({o.methods})" for o in orders if o.methods < 3]
+    known = [f"{score_of(o.score).head} {o.tau:.2f} ({o.methods} methods)" for o in orders if o.tau is not None]
+    if known:
+        yield f"Order of the methods, Kendall's tau-b (1: as in the paper, -1: reversed): {', '.join(known)}."
+    few = [f"{score_of(o.score).head} ({o.methods})" for o in orders if o.methods < 3]
     if few:
         yield f"Fewer than 3 methods in both, so no order to compare: {', '.join(few)}."
-    flat = [SCORES[o.score].head for o in orders if o.tau is None and o.methods >= 3]
+    flat = [score_of(o.score).head for o in orders if o.tau is None and o.methods >= 3]
     if flat:
         yield f"All methods the same on one side, so no order to compare: {', '.join(flat)}."

@@ -8,9 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedpca.results.figures.shared import series, style
+from fedpca.results.figures.shared import style
 from fedpca.results.figures.shared.series import Curve, Methods
 from fedpca.results.figures.shared.style import LINES, REFERENCE, Look
+from fedpca.results.read.families import FAMILIES, family_of
+from fedpca.results.read.families import REFERENCE as REFERENCE_METHOD
 
 Curves = Mapping[str, Mapping[str, Curve]]  # of each quantity and method
 Plot = Callable[[Axes, str, str, Look], None]  # draws one method's line: panel, column, label, look
@@ -39,8 +41,8 @@ def draw_rows(
 
 def panels(methods: Sequence[tuple[str, str]], most: int = len(LINES)) -> list[tuple[str, dict[str, Look]]]:
     """How (label, method) pairs are spread over rows, with titles; FedAvg is the reference in every row."""
-    reference = {label: REFERENCE for label, method in methods if method == "fedavg"}
-    rest = [(label, series.family(method)) for label, method in methods if label not in reference]
+    reference = {label: REFERENCE for label, method in methods if method == REFERENCE_METHOD}
+    rest = [(label, FAMILIES[family_of(method)]) for label, method in methods if label not in reference]
     if len(rest) <= most:
         return [("", reference | dict(zip([label for label, _ in rest], LINES, strict=False)))]
     found = []

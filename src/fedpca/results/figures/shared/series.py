@@ -12,13 +12,10 @@ from numpy.typing import NDArray
 
 from fedpca.results.read.runs import Run, title
 from fedpca.runs.scores import Headline, Spread, headline, spread
-from fedpca.settings.names import entry, parse
 
 Floats = NDArray[np.float64]
 Line = dict[str, Any]  # one round of rounds.jsonl
 Methods = Mapping[str, Sequence[Run]]  # the runs of each method, by its name and changed settings
-
-DROPPING = "with FedPCA's dropping (X+d)"  # a family of methods
 
 
 @dataclass(frozen=True)
@@ -54,18 +51,18 @@ def over_rounds(runs: Sequence[Run], value: Callable[[Sequence[Line]], Spread | 
     return Curve(*columns.T)
 
 
-def accuracy(lines: Sequence[Line], which: str) -> Spread | None:
-    """Worst or average accuracy of one round in percent, as the tables define them; None if it was not tested."""
+def over_groups(lines: Sequence[Line], metric: str, which: str) -> Spread | None:
+    """Worst or average of a metric in one round in percent, as the tables define them; None if it was not tested."""
     tested = [line["groups"] for line in lines if line.get("groups")]
     if not tested:
         return None
-    found: Spread = getattr(headline({g: [100 * groups[g]["acc"] for groups in tested] for g in tested[0]}), which)
+    found: Spread = getattr(headline({g: [100 * groups[g][metric] for groups in tested] for g in tested[0]}), which)
     return found
 
 
 def final(runs: Sequence[Run]) -> Headline:
     """Worst and average accuracy in percent over seeds, of each seed the mean over its last tested rounds."""
-    last = [run.last("acc") for run in runs]
+    last = [run.last() for run in runs]
     return headline({group: [100 * fmean(values[group]) for values in last] for group in last[0]})
 
 
@@ -73,14 +70,6 @@ def weight(lines: Sequence[Line], group: str) -> Spread | None:
     """What the clients of a group weigh together; None for rules without weights."""
     known = [line["weights"][group] for line in lines if line.get("weights")]
     return spread(known) if known else None
-
-
-def family(method: str) -> str:
-    """What a method stands with in the figures."""
-    category = entry(method).category
-    if parse(method).drops:
-        return DROPPING
-    return {"ours": "FedPCA", "outside": "from other packages"}.get(category, category)
 
 
 def scenario(runs: Sequence[Run]) -> str:

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 LAST = "Of each seed the mean over its last rounds."
-NOT_FROM_ZERO = "Accuracy axes do not start at 0."
 WIDTH = 7.2  # inches: two columns of a journal
 NARROW = 3.5  # one column
 RC: dict[Any, Any] = {
@@ -98,6 +97,11 @@ def note(figure: Figure, *sentences: str) -> None:
     width, size = figure.get_size_inches()[0], 6.5
     text = " ".join(sentence for sentence in sentences if sentence)
     figure.supxlabel(fill(text, int(width * 72 / (0.54 * size))), x=0.01, ha="left", fontsize=size, color="0.25")
+
+
+def not_from_zero(metric: str) -> str:
+    """Says that the axes of a metric are cut."""
+    return f"{metric[0].upper()}{metric[1:]} axes do not start at 0."
 
 
 def wrapped(label: str, width: int = 26) -> str:

@@ -11,11 +11,11 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from fedpca.results.figures.shared import series, style
 from fedpca.results.figures.shared.lines import draw_rows
 from fedpca.results.figures.shared.style import Look
+from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
 from fedpca.settings.names import parse
 
 Sweep = dict[float, list[Run]]  # the seeds of each value
-WHICH = {"worst accuracy (%)": "worst", "average accuracy (%)": "average"}
 
 
 @style.for_journals
@@ -24,9 +24,11 @@ def draw_setting(runs: Sequence[Run], key: str, name: str) -> Figure | None:
     found = sweeps(runs, key)
     if not found:
         return None
+    metric = metric_words(runs[0].accuracy)
+    panels = {f"{which} {metric} (%)": which for which in ("worst", "average")}
     values = {
         column: {label: [getattr(series.final(own), which) for own in sweep.values()] for label, sweep in found.items()}
-        for column, which in WHICH.items()
+        for column, which in panels.items()
     }
 
     def plot(axes: Axes, column: str, label: str, look: Look) -> None:
@@ -43,10 +45,10 @@ def draw_setting(runs: Sequence[Run], key: str, name: str) -> Figure | None:
         )
 
     methods = [(label, next(iter(sweep.values()))[0].method) for label, sweep in found.items()]
-    figure, grid = draw_rows(methods, list(WHICH), name, plot)
+    figure, grid = draw_rows(methods, list(panels), name, plot)
     _scale(grid, sorted({value for sweep in found.values() for value in sweep}))
     edges = [[v.mean + side * v.std for own in by.values() for v in own for side in (-1, 1)] for by in values.values()]
-    cut = style.NOT_FROM_ZERO if style.limit_accuracy(grid, edges) else ""
+    cut = style.not_from_zero(metric) if style.limit_accuracy(grid, edges) else ""
     seeds = {f"{label}, {name} {value:g}": own for label, sweep in found.items() for value, own in sweep.items()}
     style.note(figure, series.scenario(runs), style.LAST, series.seeds(seeds, "points and bars"), cut)
     return figure
@@ -58,7 +60,7 @@ def sweeps(runs: Sequence[Run], key: str) -> dict[str, Sweep]:
     for run in runs:
         for table in parse(run.method).tables():
             value = getattr(run.settings.settings_of(table), key, None)
-            if value is not None and run.last("acc"):
+            if value is not None and run.last():
                 found.setdefault(_rest(run, table, key), {}).setdefault(float(value), []).append(run)
     return {name: dict(sorted(own.items())) for name, own in found.items() if len(own) > 1}
 

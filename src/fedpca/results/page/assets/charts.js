@@ -73,8 +73,10 @@ function imageShare(run, kind) {
 
 function drawAccuracy(figure, run) {
   const { round, worst, average } = run.columns;
+  const metric = run.metric[0].toUpperCase() + run.metric.slice(1);
+  figure.querySelector("h3").textContent = `${metric} on the test images`;
   if (worst.every((value) => value === null)) return withoutChart(figure, "No round has been tested.");
-  figure.querySelector("p").textContent = "Percent. Worst: of the test groups, the one of lower accuracy in the round.";
+  figure.querySelector("p").textContent = `Percent. Worst: of the test groups, the one of lower ${run.metric} in the round.`;
   const series = [
     { name: "worst group", kind: "worst", values: worst },
     { name: "average of groups", kind: "average", values: average },
@@ -82,7 +84,7 @@ function drawAccuracy(figure, run) {
   const all = comparable(run).flatMap(({ columns }) => [...columns.worst, ...columns.average]);
   const [low, high] = range(all.filter((value) => value !== null));
   const y = { low: Math.max(0, low - 3), high: Math.min(100, high + 3) };
-  return lineChart(figure, round, series, y, CHART, `Accuracy over the rounds: ${endings(series)}`);
+  return lineChart(figure, round, series, y, CHART, `${metric} over the rounds: ${endings(series)}`);
 }
 
 function endings(series) {
