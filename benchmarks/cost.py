@@ -8,11 +8,11 @@ from functools import partial
 from benchmarks.workers import shards_of, times_of
 from fedpca.core import Method, Recipe, Server, Stage
 from fedpca.loop import play_round
-from fedpca.methods.build import base, compose
+from fedpca.methods.base import base
 from fedpca.models.build import build
 from fedpca.models.flat import params_of
 from fedpca.parts.client.step import descend
-from fedpca.settings.experiment import check_experiment
+from fedpca.runs.check import check_experiment, method_of, plan_of
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 
@@ -30,9 +30,9 @@ def measure() -> dict[str, dict[str, float]]:
 
 def _ratios(model: str, shape: tuple[int, int, int], clients: int, images: int) -> dict[str, float]:
     experiment = check_experiment({"model": {"name": model}, "data": {"clients": clients}}, "benchmark")
-    plain = base(experiment)
-    full = compose("fedpca-hs", experiment).stages[-1].recipe
-    auto = compose("fedpca-hs-auto", experiment).stages[-1].recipe
+    plain = base(plan_of(experiment))
+    full = method_of(experiment, "fedpca-hs").stages[-1].recipe
+    auto = method_of(experiment, "fedpca-hs-auto").stages[-1].recipe
     without_sharpness = replace(full, train=replace(full.train, step=descend))  # type: ignore[type-var]
     recipes = {
         "fedavg": plain,

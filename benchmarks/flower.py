@@ -15,7 +15,7 @@ import torch
 
 from fedpca import federate, load
 from fedpca.operate.processes import Child, end, environment, flwr, free_port, program, wait_until_open
-from fedpca.settings.experiment import check_experiment
+from fedpca.runs.check import check_experiment
 
 SITES, TURNS = 4, 7
 LIMIT = 1800.0  # seconds

@@ -10,10 +10,10 @@ import sys
 import torch
 from fedpca.core import Server, Shard
 from fedpca.loop import play
-from fedpca.methods.build import compose
+from fedpca.runs.check import method_of
 from fedpca.models.build import build
 from fedpca.models.flat import params_of
-from fedpca.settings.experiment import check_experiment
+from fedpca.runs.check import check_experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 
@@ -27,7 +27,7 @@ shards = {
     for i in range(clients)
 }
 workers = Workers([build(model, (1, side, side), 10, 0) for _ in range(2)])
-method = compose(name, check_experiment({"rounds": 3, "method": {"fednoro": {"warmup": 1}}}, "memory"))
+method = method_of(check_experiment({"rounds": 3, "method": {"fednoro": {"warmup": 1}}}, "memory"), name)
 *_, server = play(method, InProcess(method, shards, workers, 0), Server(params_of(workers.nets[0])), rounds)
 workers.close()
 # of this process image alone: getrusage would still count the parent that it was forked from

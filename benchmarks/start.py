@@ -13,7 +13,7 @@ import tempfile, time
 from pathlib import Path
 from fedpca.runs import run as experiment
 from fedpca.cli.console import run_all
-from fedpca.settings.experiment import read_settings
+from fedpca.runs.check import read_settings
 
 def begun(*_):
     print(time.process_time(), flush=True)

@@ -58,12 +58,13 @@ def naive(workload: Workload) -> Iterator[Weights]:
 
 def fedpca(workload: Workload, name: str = "fedavg") -> Iterator[Weights]:
     """fedpca in this process, with as many workers as cores."""
+    from fedpca.methods.build import compose
+
     from fedpca.core import Server, Shard
     from fedpca.loop import play
-    from fedpca.methods.build import compose
     from fedpca.models.build import build
     from fedpca.models.flat import params_of
-    from fedpca.settings.experiment import check_experiment
+    from fedpca.runs.check import check_experiment
     from fedpca.simulate.clients import InProcess
     from fedpca.simulate.workers import Workers
 

@@ -12,11 +12,11 @@ import torch
 
 from fedpca.core import ClientId, Net, Order, Params, Server, Shard, Site, Update, Verdict
 from fedpca.loop import play_round
-from fedpca.methods.build import compose
 from fedpca.models.build import build
 from fedpca.models.flat import load, params_of
 from fedpca.rng import stream
-from fedpca.settings.experiment import Experiment, check_experiment
+from fedpca.runs.check import check_experiment, method_of
+from fedpca.settings.experiment import Experiment
 from fedpca.simulate.answer import answer_train
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
@@ -77,7 +77,7 @@ def shards_of(shape: tuple[int, int, int], clients: int, images: int) -> dict[Cl
 
 
 def _round(experiment: Experiment, shards: Mapping[ClientId, Shard], workers: Workers, start: Params) -> Server:
-    method = compose("fedavg", experiment)
+    method = method_of(experiment, "fedavg")
     return play_round(method.recipe(1), InProcess(method, shards, workers, seed=0), Server(start), rounds=1)
 
 
@@ -89,7 +89,7 @@ def _processes(experiment: Experiment, model: str, shape: tuple[int, int, int], 
 
     def begin() -> None:
         torch.set_num_threads(1)
-        _here.update(net=build(model, shape, 10, 0), shards=shards, recipe=compose("fedavg", experiment).recipe(1))
+        _here.update(net=build(model, shape, 10, 0), shards=shards, recipe=method_of(experiment, "fedavg").recipe(1))
 
     return ProcessPoolExecutor(2, multiprocessing.get_context("fork"), begin)
 

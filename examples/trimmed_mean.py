@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from fedpca import Experiment, Method, PerCoordinate, Settings, base, single
+from fedpca import Method, PerCoordinate, Plan, Settings, base, method, one_stage
 
 
 class TrimmedMeanSettings(Settings):
@@ -25,6 +25,7 @@ class Trimmed:
         return values.sort(dim=0).values[cut : len(values) - cut].double().mean(dim=0)
 
 
-def trimmed_mean(experiment: Experiment, settings: TrimmedMeanSettings) -> Method:
+@method(settings=TrimmedMeanSettings, family="robust")
+def trimmed_mean(plan: Plan, settings: TrimmedMeanSettings) -> Method:
     """Per coordinate the mean without the largest and smallest values (Yin et al. 2018)."""
-    return single("trimmed-mean", replace(base(experiment), aggregate=PerCoordinate(Trimmed(settings.share))))
+    return one_stage(replace(base(plan), aggregate=PerCoordinate(Trimmed(settings.share))))

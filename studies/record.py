@@ -19,12 +19,13 @@ from fedpca.core import ClientId, Diagnosis, Method, Report, Server, Site, Stage
 from fedpca.data.datasets import load
 from fedpca.data.federation import federate
 from fedpca.loop import play
-from fedpca.methods.build import base
+from fedpca.methods.base import base
 from fedpca.models.build import build
 from fedpca.models.flat import params_of
 from fedpca.parts.client.report import PerformanceAndCapacity, passes
 from fedpca.parts.client.select import NothingOfTheMislabeled
-from fedpca.settings.experiment import Experiment, check_experiment
+from fedpca.runs.check import check_experiment, plan_of
+from fedpca.settings.experiment import Experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 from studies.jobs import Spec, work_through
@@ -118,7 +119,7 @@ def record(spec: Spec, out: Path) -> str:
         return name
     experiment = settings(spec)
     federation = federate(experiment, load(experiment.data))
-    warm = replace(base(experiment), report=Everything())
+    warm = replace(base(plan_of(experiment)), report=Everything())
     guarded = replace(warm, select=NothingOfTheMislabeled(), diagnose=Oracle(frozenset(federation.truth.mislabeled)))
     net = build(experiment.model.name, federation.shape, len(federation.classes), experiment.seeds[0])
     method = Method("recording", (Stage(warm, WARMUP), Stage(guarded)))

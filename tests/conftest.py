@@ -7,7 +7,8 @@ import pytest
 
 from fedpca.data.datasets import load
 from fedpca.data.federation import Federation, federate
-from fedpca.settings.experiment import Experiment, check_experiment
+from fedpca.runs.check import check_experiment
+from fedpca.settings.experiment import Experiment
 
 # no test may depend on how busy the machine is, nor fail by a draw that nobody can repeat
 hypothesis.settings.register_profile("fedpca", deadline=None, derandomize=True, max_examples=60)

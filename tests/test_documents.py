@@ -10,7 +10,8 @@ import pytest
 from typer.main import get_command
 
 from fedpca.cli.main import app
-from fedpca.settings.experiment import Experiment, leaves
+from fedpca.settings.experiment import Experiment
+from fedpca.settings.toml import flatten
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "LOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -70,7 +71,7 @@ def explained_keys() -> set[str]:
 
 
 def test_the_settings_page_names_every_key_and_no_other():
-    known = set(leaves(Experiment(data={"clients": 2}).model_dump(mode="json")))
+    known = set(flatten(Experiment(data={"clients": 2}).model_dump(mode="json")))
     assert explained_keys() - {"setting.NAME", "method.NAME"} == known - {"method"}
 
 

@@ -7,9 +7,9 @@ import tomllib
 import pytest
 
 from fedpca.errors import SettingsError
-from fedpca.methods.build import compose
-from fedpca.settings.experiment import check_experiment, write_experiment
-from fedpca.settings.names import entry, parse
+from fedpca.methods.registry import facts, parse
+from fedpca.runs.check import check_experiment, method_of, one_run
+from fedpca.settings.toml import write_table
 from tests.test_methods import servers
 from tests.test_rivals import tiny
 
@@ -31,10 +31,10 @@ from tests.test_rivals import tiny
 def test_names_are_taken_apart_and_play(name: str, simple: tuple[str, ...], drops: bool):
     assert parse(name) == (simple, drops)
     experiment, federation = tiny()
-    method = compose(name, experiment)
+    method = method_of(experiment, name)
     assert method.name == name
     assert servers(method, federation, rounds=1)[-1].params.weights.isfinite().all()
-    assert entry(name).summary
+    assert facts(name).summary
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_names_are_taken_apart_and_play(name: str, simple: tuple[str, ...], drop
 )
 def test_names_that_mean_nothing_are_refused_with_the_reason(name: str, reason: str):
     with pytest.raises(SettingsError) as caught:
-        entry(name)
+        facts(name)
     assert reason in str(caught.value)
     with pytest.raises(SettingsError) as caught:
         check_experiment({"methods": [name]}, "mine.toml")
@@ -88,18 +88,18 @@ def test_a_run_keeps_the_settings_of_every_component(name: str, tables: set[str]
         },
     }
     experiment = check_experiment(table, "test")
-    cell = experiment.cell(name, 0)
+    cell = one_run(experiment, name, 0)
     assert set(cell.method) == tables
     for part in tables & set(table["method"]):
         assert table["method"][part].items() <= cell.method[part].items()
-    assert check_experiment(tomllib.loads(write_experiment(cell)), "test") == cell
-    assert compose(name, cell) == compose(name, experiment)
-    assert compose(name, experiment) != compose(name, check_experiment({"rounds": 20, "methods": [name]}, "test"))
+    assert check_experiment(tomllib.loads(write_table(cell)), "test") == cell
+    assert method_of(cell, name) == method_of(experiment, name)
+    assert method_of(experiment, name) != method_of(check_experiment({"rounds": 20, "methods": [name]}, "test"), name)
 
 
 def test_fednoro_adjusts_logits_alone_and_as_the_experiment_says_in_a_combination():
     experiment, _ = tiny()
-    adjusts = [compose(name, experiment).stages[-1].recipe.train.loss for name in ("fednoro", "fedism+fednoro")]
+    adjusts = [method_of(experiment, name).stages[-1].recipe.train.loss for name in ("fednoro", "fedism+fednoro")]
     assert (adjusts[0].adjusted, adjusts[1].part.adjusted) == (True, False)
     told = experiment.model_copy(update={"training": experiment.training.model_copy(update={"logit_adjustment": True})})
-    assert compose("fedism+fednoro", told).stages[-1].recipe.train.loss.part.adjusted
+    assert method_of(told, "fedism+fednoro").stages[-1].recipe.train.loss.part.adjusted

@@ -13,21 +13,22 @@ from fedpca.data.datasets import load
 from fedpca.data.federation import Federation, federate
 from fedpca.errors import UserError
 from fedpca.loop import play
-from fedpca.methods import build as methods
-from fedpca.methods.build import base, compose, fedavg, single, with_drop
+from fedpca.methods.base import base, one_stage
+from fedpca.methods.define import FAMILIES
+from fedpca.methods.drop import DropSettings, with_drop
+from fedpca.methods.registry import METHODS, facts, method_names
 from fedpca.models.build import build
 from fedpca.models.flat import params_of
 from fedpca.parts.server.diagnose import remember
+from fedpca.runs.check import check_experiment, method_of, plan_of
 from fedpca.runs.checkpoint import load_checkpoint, save_checkpoint
 from fedpca.runs.evaluate import identification
-from fedpca.settings.catalogue import METHODS, FedPCASettings
-from fedpca.settings.experiment import Experiment, check_experiment
-from fedpca.settings.names import is_simple
+from fedpca.settings.experiment import Experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 
 ROUNDS, WARMUP = 9, 4
-WARMING = [name for name in METHODS if name.startswith("fedpca") or name.endswith("+d")]
+WARMING = [name for name in method_names() if name.startswith("fedpca") or name.endswith("+d")]
 
 
 def easy(method: dict[str, dict[str, object]] | None = None, **tables: object) -> Experiment:
@@ -35,7 +36,7 @@ def easy(method: dict[str, dict[str, object]] | None = None, **tables: object) -
     table = {
         "rounds": ROUNDS,
         "seeds": [0],
-        "methods": list(METHODS),
+        "methods": list(method_names()),
         "data": {"clients": 10},
         "rare": {"share": 0.2, "sigma": 0.5},
         "noise": {"clients": 0.3, "labels": 1.0},
@@ -72,32 +73,41 @@ def servers(method: Method, federation: Federation, workers: int = 1, rounds: in
 def played(name: str) -> list[Server]:
     """The rounds of a method with the settings of `easy`, played once for all tests."""
     experiment = easy()
-    return servers(compose(name, experiment), federate(experiment, load(experiment.data)))
+    return servers(method_of(experiment, name), federate(experiment, load(experiment.data)))
 
 
 def same(one: Server, two: Server) -> bool:
     return all(torch.equal(getattr(one.params, n), getattr(two.params, n)) for n in ("weights", "buffers", "counters"))
 
 
-def test_the_catalogue_and_the_compositions_name_the_same_methods():
-    assert list(methods.METHODS) == [name for name in METHODS if is_simple(name)]
+def test_every_listed_method_says_what_it_is():
+    assert set(METHODS.own) <= set(method_names())
+    for name in method_names():
+        known = facts(name)
+        assert known.family in FAMILIES
+        assert known.summary
+        assert "\n" not in known.summary
+        assert known.page
+    assert [facts(name).family for name in method_names()] == sorted(
+        (facts(name).family for name in method_names()), key=list(FAMILIES).index
+    )
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", method_names())
 def test_finite_repeatable_and_alike_for_two_workers(name: str, settings: Experiment, easy_federation: Federation):
-    method = compose(name, settings)
+    method = method_of(settings, name)
     first, again = played(name)[-1], servers(method, easy_federation, workers=2)[-1]
     assert first.params.weights.isfinite().all()
     assert same(first, again)
     assert first.diagnosis == again.diagnosis
-    assert method == compose(name, settings), "methods are values"
+    assert method == method_of(settings, name), "methods are values"
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", method_names())
 def test_it_goes_on_from_a_checkpoint_in_the_middle_of_a_stage(
     name: str, settings: Experiment, easy_federation: Federation, tmp_path
 ):
-    method, crew = compose(name, settings), Workers([build("mlp", easy_federation.shape, 10, 0)])
+    method, crew = method_of(settings, name), Workers([build("mlp", easy_federation.shape, 10, 0)])
     clients, server = InProcess(method, easy_federation.shards, crew, seed=0), Server(params_of(crew.nets[0]))
     for until in (1, 6, ROUNDS):
         server = next(played for played in play(method, clients, server, ROUNDS) if played.round == until)
@@ -109,7 +119,9 @@ def test_it_goes_on_from_a_checkpoint_in_the_middle_of_a_stage(
     assert server.diagnosis == played(name)[-1].diagnosis
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if not {"median", "rfa", "qffl"} & set(name.split("+"))])
+@pytest.mark.parametrize(
+    "name", [name for name in method_names() if not {"median", "rfa", "qffl"} & set(name.split("+"))]
+)
 def test_weights_are_shares(name: str, settings: Experiment, easy_federation: Federation):
     for server in played(name):
         assert server.weights is not None
@@ -120,7 +132,7 @@ def test_weights_are_shares(name: str, settings: Experiment, easy_federation: Fe
 
 @pytest.mark.parametrize("name", WARMING)
 def test_the_warm_up_is_fedavg_bit_for_bit(name: str, settings: Experiment, easy_federation: Federation):
-    plain = servers(fedavg(settings), easy_federation, rounds=WARMUP + 1)
+    plain = servers(method_of(settings, "fedavg"), easy_federation, rounds=WARMUP + 1)
     other = played(name)[: WARMUP + 1]
     assert all(same(a, b) for a, b in zip(plain[:WARMUP], other[:WARMUP], strict=True))
     assert not same(plain[WARMUP], other[WARMUP])
@@ -159,15 +171,15 @@ def observed(method: Method, federation: Federation) -> list[tuple[Site, Samples
 
 
 def test_dropped_clients_take_no_step(settings: Experiment, easy_federation: Federation):
-    seen = observed(compose("fedpca-d", settings), easy_federation)
+    seen = observed(method_of(settings, "fedpca-d"), easy_federation)
     dropped = [update for site, _, update in seen if site.order.verdict.group == "mislabeled"]
     assert len(dropped) == 3 * (ROUNDS - WARMUP)
     assert all(update.params is None and update.size == 0 for update in dropped)
 
 
 def test_high_confidence_clients_train_on_confident_predictions(settings: Experiment, easy_federation: Federation):
-    eager = easy(method={"fedpca-hs": {"warmup": WARMUP, "least_confidence": 0.5}})
-    seen = observed(compose("fedpca-hs", eager), easy_federation)
+    eager = easy(method={"fedpca-hs": {"warmup": WARMUP, "high_confidence": {"min_confidence": 0.5}}})
+    seen = observed(method_of(eager, "fedpca-hs"), easy_federation)
     judged = [(site, samples, update) for site, samples, update in seen if site.order.verdict.group == "mislabeled"]
     assert any(len(samples.rows) for _, samples, _ in judged), "otherwise the test shows nothing"
     for site, samples, update in judged:
@@ -179,9 +191,11 @@ def test_high_confidence_clients_train_on_confident_predictions(settings: Experi
 
 
 def test_with_drop_and_nobody_suspected_is_the_method_itself(settings: Experiment, easy_federation: Federation):
-    nobody = FedPCASettings(warmup=WARMUP, mixture={"gate": 1e6})
-    dropped = servers(with_drop(fedavg(settings), settings, nobody), easy_federation)
-    assert all(same(a, b) for a, b in zip(dropped, servers(fedavg(settings), easy_federation), strict=True))
+    nobody = DropSettings(warmup=WARMUP, identify={"mixture": {"min_margin": 1e6}})
+    dropped = servers(with_drop(method_of(settings, "fedavg"), plan_of(settings), nobody), easy_federation)
+    assert all(
+        same(a, b) for a, b in zip(dropped, servers(method_of(settings, "fedavg"), easy_federation), strict=True)
+    )
 
 
 def test_with_drop_keeps_the_methods_own_report_selection_and_diagnosis(settings, easy_federation: Federation):
@@ -195,9 +209,8 @@ def test_with_drop_keeps_the_methods_own_report_selection_and_diagnosis(settings
     def counted(site: Site):
         return {"size": float(len(site.y))}
 
-    own = replace(base(settings), report=counted, diagnose=flagged, select=first_half)
-    method = with_drop(single("own", own), settings, FedPCASettings(warmup=WARMUP))
-    assert method.name == "own+d"
+    own = replace(base(plan_of(settings)), report=counted, diagnose=flagged, select=first_half)
+    method = with_drop(one_stage(own), plan_of(settings), DropSettings(warmup=WARMUP))
     server = servers(method, easy_federation)[-1]
     for client, verdict in server.diagnosis.items():
         assert verdict.report["seen"] == 1.0
@@ -215,13 +228,13 @@ def test_without_fairness_robustness_and_sharpness_fedpca_is_fedavg(settings: Ex
                 "q": 0.0,
                 "weight_smoothing": 1.0,
                 "sharpness": {"radius": 0.0, "alpha": 0.0},
-                "mixture": {"gate": 1e6},
+                "identify": {"mixture": {"min_margin": 1e6}},
             }
         }
     )
     plain, other = (
-        servers(fedavg(settings), easy_federation)[-1],
-        servers(compose("fedpca-d", bare), easy_federation)[-1],
+        servers(method_of(settings, "fedavg"), easy_federation)[-1],
+        servers(method_of(bare, "fedpca-d"), easy_federation)[-1],
     )
     assert same(plain, other)
 
@@ -230,23 +243,23 @@ def test_without_fairness_robustness_and_sharpness_fedpca_is_fedavg(settings: Ex
 def test_auto_accuses_nobody_where_nobody_is_mislabeled(rare: float):
     clean = easy(noise={"clients": 0.0}, rare={"share": rare, "sigma": 0.5})
     federation = federate(clean, load(clean.data))
-    for server in servers(compose("fedpca-d-auto", clean), federation)[WARMUP:]:
+    for server in servers(method_of(clean, "fedpca-d-auto"), federation)[WARMUP:]:
         assert {verdict.group for verdict in server.diagnosis.values()} <= {"common", "rare"}
 
 
 @pytest.mark.parametrize(
-    ("name", "changed"), [("qfedavg", {"q": 0.0}), ("hnobs", {"q": 0.0, "screened": 0}), ("rfa", {"steps": 0})]
+    ("name", "changed"), [("qfedavg", {"q": 0.0}), ("hnobs", {"q": 0.0, "screen_count": 0}), ("rfa", {"steps": 0})]
 )
 def test_rivals_that_reduce_to_fedavg(name: str, changed: dict[str, object], easy_federation: Federation):
     experiment = easy(method={name: changed})
-    plain = servers(fedavg(experiment), easy_federation, rounds=3)[-1]
-    other = servers(compose(name, experiment), easy_federation, rounds=3)[-1]
+    plain = servers(method_of(experiment, "fedavg"), easy_federation, rounds=3)[-1]
+    other = servers(method_of(experiment, name), easy_federation, rounds=3)[-1]
     torch.testing.assert_close(other.params.weights, plain.params.weights, rtol=1e-6, atol=1e-7)
 
 
 def test_screening_nobody_is_qfedavg(easy_federation: Federation):
-    experiment = easy(method={"hnobs": {"screened": 0}})
-    one, two = (servers(compose(name, experiment), easy_federation, rounds=3)[-1] for name in ("qfedavg", "hnobs"))
+    experiment = easy(method={"hnobs": {"screen_count": 0}})
+    one, two = (servers(method_of(experiment, name), easy_federation, rounds=3)[-1] for name in ("qfedavg", "hnobs"))
     assert same(one, two)
 
 
@@ -257,8 +270,8 @@ def test_hnobs_screens_as_many_as_are_mislabeled(settings: Experiment, easy_fede
 
 def test_hnobs_needs_to_know_how_many():
     silos = easy(data={"split": "column", "column": "center"})
-    with pytest.raises(UserError, match=r"set method.hnobs.screened"):
-        compose("hnobs", silos)
+    with pytest.raises(UserError, match=r"set method.hnobs.screen_count"):
+        method_of(silos, "hnobs")
 
 
 def test_fair_methods_favour_high_loss(settings: Experiment, easy_federation: Federation):
@@ -274,16 +287,15 @@ def test_settings_reach_the_parts():
             "fedpca-hs": {
                 "q": 2.5,
                 "warmup": 7,
-                "confidence": "top-mean",
-                "identity_smoothing": 0.2,
+                "high_confidence": {"reading": "top-mean"},
+                "identify": {"smoothing": 0.2, "mixture": {"covariance": "tied", "starts": 3}},
                 "sharpness_in_warmup": True,
-                "mixture": {"covariance": "tied", "starts": 3},
                 "sharpness": {"radius": 0.1},
             }
         },
         training={"logit_adjustment": True},
     )
-    method = compose("fedpca-hs", changed)
+    method = method_of(changed, "fedpca-hs")
     text = repr(method)
     for word in (
         "q=2.5",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedpca.errors import SettingsError
-from fedpca.settings.names import entry, parse
+from fedpca.methods.registry import facts, parse
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "trimmed_mean.py"
@@ -84,7 +84,7 @@ def test_what_is_not_a_method_is_refused(tmp_path: Path, monkeypatch, code: str 
     if code is not None:
         (tmp_path / "own.py").write_text(code)
     with pytest.raises(SettingsError) as caught:
-        entry("own:method")
+        facts("own:method")
     assert words in str(caught.value)
 
 

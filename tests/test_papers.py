@@ -9,10 +9,11 @@ import pytest
 
 from fedpca.data.cache import Dataset, Part
 from fedpca.data.federation import federate
-from fedpca.methods.build import compose
+from fedpca.methods.fedpca import FedPCASettings
+from fedpca.methods.registry import settings_of
 from fedpca.results.tables.facts import read_facts, study_of
-from fedpca.settings.catalogue import FedPCASettings, HighConfidenceSettings
-from fedpca.settings.experiment import Experiment, read_settings
+from fedpca.runs.check import method_of, read_settings
+from fedpca.settings.experiment import Experiment
 
 FOLDER = Path(__file__).parents[1] / "experiments"
 SIZES = {"cifar10": (50_000, 10), "rsna-ich": (20_000, 2), "isic-2019": (20_262, 8)}  # training images, classes
@@ -70,6 +71,11 @@ def paper(name: str) -> dict[str, Experiment]:
     return read_settings(FOLDER / f"paper/{name}.toml")
 
 
+def settings(experiment: Experiment, table: str):
+    """A method's own settings in an experiment."""
+    return settings_of(table, table, experiment.method.get(table, {}))
+
+
 def only_labels(dataset: str) -> Dataset:
     """As many labels as the published data have; an image is one black pixel."""
     count, classes = SIZES[dataset]
@@ -83,7 +89,7 @@ def test_every_file_says_what_it_is_and_every_method_of_it_can_be_made(path: Pat
     assert path.read_text().startswith("# "), "the first line is shown by `fedpca list experiments`"
     for experiment in read_settings(path).values():
         for method in experiment.methods:
-            compose(method, experiment)
+            method_of(experiment, method)
 
 
 def test_the_facts_know_every_file_of_the_paper():
@@ -157,13 +163,13 @@ def test_data_model_and_training_are_the_papers(name: str, setting: str):
 def test_methods_have_the_papers_settings(name: str, setting: str):
     experiment, fact = paper(name)[setting], FACTS[name]
     for method in experiment.methods:
-        own = experiment.settings_of(method)
+        own = settings(experiment, method)
         if isinstance(own, FedPCASettings):
             assert fact.q in (None, own.q)
             assert fact.warmup in (None, own.warmup)
             assert own.dispersion_per_sample
-        if isinstance(own, HighConfidenceSettings):
-            assert own.least_confidence == 0.9
+        if method == "fedpca-hs":
+            assert own.high_confidence.min_confidence == 0.9
         if method == "fedcorr":
             assert own.stages == ((10, 240) if fact.dataset == "cifar10" else (10, 140))
         if method == "fednoro":
@@ -175,15 +181,15 @@ def test_methods_have_the_papers_settings(name: str, setting: str):
 def test_the_stages_of_fedcorr_add_up_to_all_rounds_but_on_isic():
     last = {name: paper(name) for name in ("cifar10", "rsna-ich", "isic-2019")}
     left = {
-        name: [each.rounds - sum(each.settings_of("fedcorr").stages) for each in own.values()]
+        name: [each.rounds - sum(settings(each, "fedcorr").stages) for each in own.values()]
         for name, own in last.items()
     }
     assert left == {"cifar10": [250] * 3, "rsna-ich": [150] * 3, "isic-2019": [-50]}, "there stage 2 never ends"
 
 
 def test_sweeps_hold_the_papers_own_value():
-    q = [each.settings_of("fedpca-d").q for each in paper("q-sweep").values()]
-    warmups = [each.settings_of("fedpca-d").warmup for each in paper("warmup-sweep").values()]
+    q = [settings(each, "fedpca-d").q for each in paper("q-sweep").values()]
+    warmups = [settings(each, "fedpca-d").warmup for each in paper("warmup-sweep").values()]
     assert 3.0 in q
     assert 10 in warmups
     assert (len(set(q)), len(set(warmups))) == (len(q), len(warmups)) == (6, 5)
@@ -192,7 +198,7 @@ def test_sweeps_hold_the_papers_own_value():
 @pytest.mark.parametrize("dataset", SIZES)
 def test_q_is_searched_over_the_papers_grid_and_never_on_test_images(dataset: str):
     found, fact = paper(f"search-q-{dataset}"), FACTS[f"search-q-{dataset}"]
-    tried = {(each.noise.clients, each.noise.labels, each.settings_of("qfedavg").q) for each in found.values()}
+    tried = {(each.noise.clients, each.noise.labels, settings(each, "qfedavg").q) for each in found.values()}
     assert tried == {(*noise, q) for noise in fact.noises for q in GRID}
     assert {each.evaluation.on for each in found.values()} == {"validation"}
     assert {each.data.validation_share for each in found.values()} == {0.1}

@@ -16,9 +16,10 @@ from fedpca.data.datasets import load
 from fedpca.data.federation import Federation, federate
 from fedpca.errors import UserError
 from fedpca.loop import play
-from fedpca.methods import build as methods
-from fedpca.methods.build import base, compose, fedavg, with_drop
+from fedpca.methods.base import base
 from fedpca.methods.combine import plus
+from fedpca.methods.compose import compose
+from fedpca.methods.drop import DropSettings, with_drop
 from fedpca.models.build import build
 from fedpca.models.flat import flatten, layout_of, params_of
 from fedpca.models.flat import load as into
@@ -28,19 +29,8 @@ from fedpca.parts.client.loss import StayNear
 from fedpca.parts.client.relabel import CorrectConfident, CorrectWorst, unless_resting
 from fedpca.parts.client.select import everything
 from fedpca.parts.client.step import grown
-from fedpca.settings.base import NoSettings
-from fedpca.settings.catalogue import (
-    DropSettings,
-    FedCorrSettings,
-    FedGASettings,
-    FedISMPlusSettings,
-    FedISMSettings,
-    FedNoRoSettings,
-    QFFLSettings,
-    RFASettings,
-    WithoutFairnessSettings,
-)
-from fedpca.settings.experiment import Experiment, check_experiment
+from fedpca.runs.check import check_experiment, method_of, plan_of
+from fedpca.settings.experiment import Experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 from tests.test_methods import ROUNDS, WARMUP, easy, same, servers
@@ -101,6 +91,11 @@ def watched(method: Method, federation: Federation, rounds: int = ROUNDS, change
 # What each reduces to
 
 
+def made(name: str, experiment: Experiment, **settings: object) -> Method:
+    """A method under these settings of its own."""
+    return compose(name, plan_of(experiment), {name: settings})
+
+
 def close(one: Server, two: Server) -> None:
     torch.testing.assert_close(one.params.weights, two.params.weights, rtol=1e-5, atol=1e-6)
 
@@ -108,39 +103,39 @@ def close(one: Server, two: Server) -> None:
 @cache
 def plain(rounds: int = 7) -> list[Server]:
     experiment, federation = tiny()
-    return servers(fedavg(experiment), federation, rounds=rounds)
+    return servers(method_of(experiment, "fedavg"), federation, rounds=rounds)
 
 
 UNSHARP = {"radius": 0.0, "alpha": 0.0}
 
 
 @pytest.mark.parametrize(
-    ("function", "settings"),
+    ("name", "settings"),
     [
-        (methods.fedism, FedISMSettings(q=0, sharpness=UNSHARP)),
-        (methods.fedga, FedGASettings(step=0)),
-        (methods.qffl, QFFLSettings(q=0)),
-        (methods.rfa, RFASettings(steps=0)),
-        (methods.fedcorr, FedCorrSettings(mixup=0, proximal=0, confidence=1, clean=1)),
+        ("fedism", {"q": 0, "sharpness": UNSHARP}),
+        ("fedga", {"step": 0}),
+        ("qffl", {"q": 0}),
+        ("rfa", {"steps": 0}),
+        ("fedcorr", {"mixup": 0, "proximal": 0, "confidence": 1, "max_noise": 1}),
     ],
 )
-def test_without_their_own_they_are_fedavg(function, settings):
+def test_without_their_own_they_are_fedavg(name: str, settings: dict[str, object]):
     """All clients have as many samples, so that even weights are FedAvg's."""
     experiment, federation = tiny()
-    for one, two in zip(servers(function(experiment, settings), federation, rounds=7), plain(), strict=True):
+    for one, two in zip(servers(made(name, experiment, **settings), federation, rounds=7), plain(), strict=True):
         close(one, two)
 
 
 def test_fedism_with_q_0_is_even_whatever_the_sharpness():
     experiment, federation = world()  # where sizes differ
-    for server in servers(methods.fedism(experiment, FedISMSettings(q=0)), federation, rounds=3):
+    for server in servers(made("fedism", experiment, q=0), federation, rounds=3):
         assert list(server.weights.values()) == pytest.approx([0.1] * 10, abs=1e-12)
 
 
 def test_fedism_plus_without_growth_is_fedism():
     experiment, federation = tiny()
-    steady = methods.fedism(experiment, FedISMPlusSettings(sharpness={"growth": 0.0}))
-    usual = methods.fedism(experiment, FedISMSettings())
+    steady = made("fedism+", experiment, sharpness={"growth": 0.0})
+    usual = made("fedism", experiment)
     assert same(servers(steady, federation, rounds=3)[-1], servers(usual, federation, rounds=3)[-1])
 
 
@@ -153,21 +148,20 @@ def test_the_specifications_growing_radius():
 
 def test_fednoro_warms_up_as_fedavg_and_stays_it_where_clients_are_alike():
     experiment, federation = tiny()
-    settings = FedNoRoSettings(warmup=WARMUP, logit_adjustment=False)
-    method = methods.fednoro(experiment, settings)
+    method = made("fednoro", experiment, warmup=WARMUP, logit_adjustment=False)
     for one, two in zip(servers(method, federation, rounds=WARMUP), plain()[:WARMUP], strict=True):
         assert same(one, two)
     twins = replace(federation, shards=dict.fromkeys(federation.shards, federation.shards["0"]))
-    alike, averaged = (servers(which, twins, rounds=7)[-1] for which in (method, fedavg(experiment)))
+    alike, averaged = (servers(which, twins, rounds=7)[-1] for which in (method, method_of(experiment, "fedavg")))
     assert alike.weights == pytest.approx(averaged.weights, abs=1e-12)
     close(alike, averaged)
 
 
 def test_fedpca_without_fairness_and_suspects_weighs_by_size():
     experiment, federation = world()
-    settings = WithoutFairnessSettings(warmup=2, mixture={"gate": 1e6})
+    method = made("fedpca-wo-fairness", experiment, warmup=2, identify={"mixture": {"min_margin": 1e6}})
     sizes = {client: len(shard.y) for client, shard in federation.shards.items()}
-    for server in servers(methods.fedpca_without_fairness(experiment, settings), federation, rounds=5):
+    for server in servers(method, federation, rounds=5):
         expected = {client: size / sum(sizes.values()) for client, size in sizes.items()}
         assert server.weights == pytest.approx(expected, abs=1e-12)
 
@@ -175,8 +169,8 @@ def test_fedpca_without_fairness_and_suspects_weighs_by_size():
 @pytest.mark.parametrize(("share", "alone"), [(1.0, 0), (0.0, 1)])
 def test_a_mixture_with_all_of_one_is_that_one(share: float, alone: int):
     experiment, federation = tiny()
-    both = [compose(name, experiment) for name in ("qfedavg", "median")]
-    mixed = servers(plus(*both, base(experiment), share), federation, rounds=3)[-1]
+    both = [method_of(experiment, name) for name in ("qfedavg", "median")]
+    mixed = servers(plus(*both, base(plan_of(experiment)), share), federation, rounds=3)[-1]
     assert torch.equal(mixed.params.weights, servers(both[alone], federation, rounds=3)[-1].params.weights)
 
 
@@ -194,13 +188,13 @@ def garbage(*clients: str):
 
 
 @pytest.mark.parametrize(
-    ("function", "settings"),
-    [(methods.median, NoSettings()), (methods.rfa, RFASettings(steps=300, tolerance=0))],
+    ("name", "settings"),
+    [("median", {}), ("rfa", {"steps": 300, "tolerance": 0})],
     ids=["median", "rfa"],
 )
-def test_robust_rules_withstand_one_client_and_no_majority(function, settings):
+def test_robust_rules_withstand_one_client_and_no_majority(name: str, settings: dict[str, object]):
     experiment, federation = tiny()
-    method = function(experiment, settings)
+    method = made(name, experiment, **settings)
 
     def result(*spoiled: str) -> tuple[torch.Tensor, float]:
         """The model after a round, and how far apart the honest ones are."""
@@ -217,7 +211,7 @@ def test_robust_rules_withstand_one_client_and_no_majority(function, settings):
 
 def test_fedavg_does_not_withstand_one():
     experiment, federation = tiny()
-    ((server, _),) = watched(fedavg(experiment), federation, 1, garbage("4"))
+    ((server, _),) = watched(method_of(experiment, "fedavg"), federation, 1, garbage("4"))
     assert (server.params.weights - plain()[0].params.weights).norm() > 1e6
 
 
@@ -239,7 +233,7 @@ def test_batch_norms_variances_stay_positive_and_its_counters_whole(name: str):
     """In what the server makes, and in whatever clients look through, FedCE's models without one client included."""
     experiment, federation = tiny()
     net, least = batch_normed(federation.shape)
-    for server, _ in watched(compose(name, experiment), federation, WARMUP + 2, net=net):
+    for server, _ in watched(method_of(experiment, name), federation, WARMUP + 2, net=net):
         named = layout_of(net.module).named(server.params)
         assert named["2.running_var"].min() > 0
         assert named["2.num_batches_tracked"].dtype == torch.int64
@@ -254,7 +248,7 @@ def test_fedces_clients_look_through_the_mean_of_the_others(name: str):
     net, _ = batch_normed(federation.shape)
     seen: list[Params] = []
     net.module.register_forward_pre_hook(lambda *_: None if net.module.training else seen.append(params_of(net)))
-    server, clients = next(played := watched(compose(name, experiment), federation, 2, net=net))
+    server, clients = next(played := watched(method_of(experiment, name), federation, 2, net=net))
     assert not seen, "nobody has anything to look through in round 1"
     next(played)
     verdicts = {c: v.sides["fedce"] if name != "fedce" else v for c, v in server.diagnosis.items()}
@@ -268,7 +262,7 @@ def test_fedces_clients_look_through_the_mean_of_the_others(name: str):
 @pytest.mark.parametrize("name", ["fedga", "fedga+fedcorr"])
 def test_fedgas_gap_is_from_the_own_model_to_the_new_global_one(name: str):
     experiment, federation = tiny()
-    (server, clients), _ = watched(compose(name, experiment), federation, 2)
+    (server, clients), _ = watched(method_of(experiment, name), federation, 2)
     net, key = build("mlp", federation.shape, 10, 0), "gap" if name == "fedga" else "fedga/gap"
     for client, shard in federation.shards.items():
         losses = []
@@ -286,7 +280,7 @@ def test_a_client_whose_update_was_lost_does_not_take_it_out_of_a_mean_that_neve
     def lost(round: int, client: str, update: Update) -> Update | Failure:
         return Failure("lost") if (round, client) == (2, "4") else update
 
-    played = list(watched(compose("fedce", experiment), federation, 3, lost))
+    played = list(watched(method_of(experiment, "fedce"), federation, 3, lost))
     clients = played[-1][1]
     assert played[1][0].left_out == {"4": "lost"}
     assert clients.told[3, "5"], "the others report as ever"
@@ -295,21 +289,21 @@ def test_a_client_whose_update_was_lost_does_not_take_it_out_of_a_mean_that_neve
 
 def test_hnobs_screens_a_share_of_those_who_take_part():
     experiment, federation = tiny()
-    some = compose("hnobs", experiment.model_copy(update={"participation": 0.4}))
+    some = method_of(experiment.model_copy(update={"participation": 0.4}), "hnobs")
     for server in servers(some, federation, rounds=2):
         assert sum(weight > 0 for weight in server.weights.values()) == 3  # of 4, one of whom is screened out
     with pytest.raises(UserError, match=r"screen out 10 of the 10 clients of a round"):
-        compose("hnobs", easy(method={"hnobs": {"screened": 10}}))
+        method_of(easy(method={"hnobs": {"screen_count": 10}}), "hnobs")
 
 
 @pytest.mark.parametrize("name", ["fedga+fedcorr", "fedcorr+fedga"])
 def test_a_gap_is_measured_on_the_same_labels_at_both_ends(name: str):
     """In whichever order they are named: labels corrected in an exchange count from the next one on."""
     experiment, federation = tiny()
-    seen = [clients.told for _, clients in watched(compose(name, experiment), federation, 3)][-1]
+    seen = [clients.told for _, clients in watched(method_of(experiment, name), federation, 3)][-1]
     gaps = {key: report["fedga/gap"] for key, report in seen.items() if "fedga/gap" in report}
     other = "fedcorr+fedga" if name == "fedga+fedcorr" else "fedga+fedcorr"
-    again = [clients.told for _, clients in watched(compose(other, experiment), federation, 2)][-1]
+    again = [clients.told for _, clients in watched(method_of(experiment, other), federation, 2)][-1]
     assert {key: gap for key, gap in gaps.items() if key[0] == 2} == {
         key: report["fedga/gap"] for key, report in again.items() if "fedga/gap" in report
     }
@@ -320,7 +314,7 @@ def test_a_gap_is_measured_on_the_same_labels_at_both_ends(name: str):
 
 def fedcorrs(rounds: int, **settings: object) -> Method:
     table = {"rounds": rounds, "methods": ["fedcorr"], "method": {"fedcorr": settings}}
-    return compose("fedcorr", check_experiment(table, "test"))
+    return method_of(check_experiment(table, "test"), "fedcorr")
 
 
 @pytest.mark.parametrize(
@@ -352,7 +346,7 @@ def test_fedcorr_pulls_from_the_second_batch_on():
     for batch in (24, 12):
         weights = []
         for proximal in (0.0, 50.0):
-            method = methods.fedcorr(experiment, FedCorrSettings(proximal=proximal, mixup=0))
+            method = made("fedcorr", experiment, proximal=proximal, mixup=0)
             train = replace(method.recipe(1).train, batch=batch)
             crew = Workers([build("mlp", federation.shape, 10, 0)])
             alone = Method("t", (Stage(replace(method.recipe(1), report=None, train=train)),))
@@ -372,7 +366,7 @@ def test_fedcorr_corrects_labels_of_the_noisy_alone_and_when_it_should(name: str
     experiment, federation = world()
     given = {client: shard.y.clone() for client, shard in federation.shards.items()}
     before, accused, changed = given, set(), {}
-    for server, clients in watched(compose(name, experiment), federation):
+    for server, clients in watched(method_of(experiment, name), federation):
         now = labels_in_use(clients)
         changed[server.round] = {client for client in now if not torch.equal(now[client], before[client])}
         assert changed[server.round] <= accused, f"round {server.round}"
@@ -386,7 +380,7 @@ def test_fedcorr_corrects_labels_of_the_noisy_alone_and_when_it_should(name: str
 
 def test_fedcorr_lets_the_noisy_rest_in_the_second_stage_alone():
     experiment, federation = world()
-    for server, clients in watched(compose("fedcorr", experiment), federation):
+    for server, clients in watched(method_of(experiment, "fedcorr"), federation):
         resting = {c for c, v in server.diagnosis.items() if (v.suspicion or 0) > 0.1}
         trained = {c for c in clients.ids if clients.sent[server.round, c].params is not None}
         second = FIRST < server.round <= FIRST + SECOND
@@ -397,7 +391,7 @@ def test_fedcorr_lets_the_noisy_rest_in_the_second_stage_alone():
 
 def test_fednoro_names_the_mislabeled_once():
     experiment, federation = world()
-    method, named = compose("fednoro", experiment), []
+    method, named = method_of(experiment, "fednoro"), []
     for server in servers(method, federation):
         accused = {c for c, verdict in server.diagnosis.items() if verdict.group == "mislabeled"}
         named.append((accused, {c: verdict.report.get("class_loss") for c, verdict in server.diagnosis.items()}))
@@ -418,9 +412,11 @@ def test_fednoro_names_the_mislabeled_once():
 @pytest.mark.parametrize("name", ["qfedavg", "fedce", "fedga", "fedism", "qfedavg+median", "fedce+rfa"])
 def test_a_method_that_drops_nobody_is_the_method_after_a_warm_up(name: str):
     experiment, federation = tiny()
-    alone = compose(name, experiment)
-    dropping = with_drop(alone, experiment, DropSettings(warmup=WARMUP, mixture={"gate": 1e6}))
-    warmed = Method(name, (Stage(base(experiment), WARMUP), *alone.stages))
+    alone = method_of(experiment, name)
+    dropping = with_drop(
+        alone, plan_of(experiment), DropSettings(warmup=WARMUP, identify={"mixture": {"min_margin": 1e6}})
+    )
+    warmed = Method(name, (Stage(base(plan_of(experiment)), WARMUP), *alone.stages))
     for one, two in zip(servers(dropping, federation), servers(warmed, federation), strict=True):
         assert not any(verdict.group == "mislabeled" for verdict in one.diagnosis.values())
         assert same(one, two), f"round {one.round}"
@@ -430,7 +426,7 @@ def test_a_method_that_drops_nobody_is_the_method_after_a_warm_up(name: str):
 def test_fedga_with_fedcorr_gives_the_resting_nothing_and_keeps_their_shares():
     experiment, federation = world()
     kept: dict[str, float] = {}
-    for server, clients in watched(compose("fedga+fedcorr", experiment), federation):
+    for server, clients in watched(method_of(experiment, "fedga+fedcorr"), federation):
         sides = {c: verdict.sides for c, verdict in server.diagnosis.items()}
         if not FIRST < server.round <= FIRST + SECOND:
             assert min(server.weights.values()) > 0
@@ -453,7 +449,7 @@ def test_fedga_with_fedcorr_gives_the_resting_nothing_and_keeps_their_shares():
 def test_where_half_the_clients_take_part_each_round_weights_are_still_shares(name: str):
     experiment, federation = tiny()
     half = experiment.model_copy(update={"participation": 0.5})
-    for server in servers(compose(name, half), federation):
+    for server in servers(method_of(half, name), federation):
         assert server.params.weights.isfinite().all()
         assert not server.left_out
         if server.weights is not None:

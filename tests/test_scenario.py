@@ -3,8 +3,9 @@ from pydantic import ValidationError
 
 from fedpca.cli.main import shipped_experiments
 from fedpca.errors import SettingsError
-from fedpca.settings.catalogue import METHODS
-from fedpca.settings.experiment import check_experiment, read_experiment, read_settings, write_experiment
+from fedpca.methods.registry import method_names
+from fedpca.runs.check import check_experiment, one_run, read_experiment, read_settings
+from fedpca.settings.toml import write_table
 
 
 def read(tmp_path, text: str, *changes: str):
@@ -38,8 +39,8 @@ def test_settings_are_frozen(tmp_path):
 @pytest.mark.parametrize("name", shipped_experiments())
 def test_shipped_experiments_are_valid_and_written_settings_read_back_equal(name: str, tmp_path):
     for experiment in read_settings(shipped_experiments()[name]).values():
-        for settings in (experiment, experiment.cell(experiment.methods[0], 0)):
-            (tmp_path / "again.toml").write_text(write_experiment(settings))
+        for settings in (experiment, one_run(experiment, experiment.methods[0], 0)):
+            (tmp_path / "again.toml").write_text(write_table(settings))
             assert read_experiment(tmp_path / "again.toml") == settings
 
 
@@ -86,7 +87,9 @@ def test_all_faults_come_at_once(tmp_path):
 
 def test_a_method_that_is_not_there(tmp_path):
     assert "there is no method 'fedavgg' (did you mean 'fedavg'?)" in refusal(tmp_path, 'methods = ["fedavgg"]')
-    assert "there is no method 'xyz'; there are " + ", ".join(METHODS) in refusal(tmp_path, "[method.xyz]\nq = 1")
+    assert "there is no method 'xyz'; there are " + ", ".join(method_names()) in refusal(
+        tmp_path, "[method.xyz]\nq = 1"
+    )
 
 
 def test_a_methods_settings_are_checked(tmp_path):
@@ -137,7 +140,7 @@ def test_a_change_below_a_value(tmp_path):
 
 
 def test_a_cell_spells_out_its_method(small):
-    cell = small.cell("fedavg", 5)
+    cell = one_run(small, "fedavg", 5)
     assert cell.methods == ("fedavg",)
     assert cell.seeds == (5,)
     assert cell.method == {"fedavg": {}}

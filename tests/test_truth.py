@@ -8,9 +8,9 @@ import torch
 from fedpca.core import Order, Server, Site, Verdict
 from fedpca.data.federation import Federation, Truth
 from fedpca.loop import play
-from fedpca.methods.build import compose
 from fedpca.models.build import build
 from fedpca.models.flat import params_of
+from fedpca.runs.check import method_of
 from fedpca.settings.experiment import Experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
@@ -34,7 +34,7 @@ def reachable(start: object) -> list[object]:
 
 def clients_of(small: Experiment, federation: Federation) -> InProcess:
     workers = Workers([build("mlp", federation.shape, 10, 0)])
-    return InProcess(compose("fedavg", small), federation.shards, workers, seed=0)
+    return InProcess(method_of(small, "fedavg"), federation.shards, workers, seed=0)
 
 
 def holds_truth(things: list[object], truth: Truth) -> bool:

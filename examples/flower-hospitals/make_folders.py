@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from fedpca import federate, load
-from fedpca.settings.experiment import check_experiment
+from fedpca.runs.check import check_experiment
 
 NAMES = ("berlin", "bonn", "dresden", "essen", "hamburg", "jena", "kiel", "mainz")
 

@@ -10,13 +10,16 @@ if TYPE_CHECKING:
     from fedpca.data.datasets import load
     from fedpca.data.federation import federate
     from fedpca.loop import play
-    from fedpca.methods.build import base, compose, single
+    from fedpca.methods.base import base, one_stage
     from fedpca.methods.combine import plus
+    from fedpca.methods.compose import compose
+    from fedpca.methods.define import Definition, Plan, method
     from fedpca.models.build import build
     from fedpca.models.flat import params_of
     from fedpca.parts.server.robust import PerCoordinate
+    from fedpca.runs.check import method_of, plan_of, read_experiment, read_settings
     from fedpca.settings.base import Settings
-    from fedpca.settings.experiment import Experiment, read_experiment, read_settings
+    from fedpca.settings.experiment import Experiment
     from fedpca.simulate.clients import InProcess
     from fedpca.simulate.workers import Workers
 
@@ -26,24 +29,29 @@ _HOMES = {
     "data.datasets": ("load",),
     "data.federation": ("federate",),
     "loop": ("play",),
-    "methods.build": ("base", "compose", "single"),
+    "methods.base": ("base", "one_stage"),
+    "methods.compose": ("compose",),
+    "methods.define": ("Definition", "Plan", "method"),
     "methods.combine": ("plus",),
     "parts.server.robust": ("PerCoordinate",),
     "models.build": ("build",),
     "models.flat": ("params_of",),
-    "settings.experiment": ("Experiment", "read_experiment", "read_settings"),
+    "runs.check": ("method_of", "plan_of", "read_experiment", "read_settings"),
+    "settings.experiment": ("Experiment",),
     "simulate.clients": ("InProcess",),
     "simulate.workers": ("Workers",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Definition",
     "Experiment",
     "InProcess",
     "Method",
     "Outcome",
     "Params",
     "PerCoordinate",
+    "Plan",
     "Recipe",
     "Server",
     "Settings",
@@ -59,12 +67,15 @@ __all__ = [
     "compose",
     "federate",
     "load",
+    "method",
+    "method_of",
+    "one_stage",
     "params_of",
+    "plan_of",
     "play",
     "plus",
     "read_experiment",
     "read_settings",
-    "single",
 ]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from fedpca.cli.main import main
 from fedpca.data.datasets import load
-from fedpca.settings.experiment import read_experiment
+from fedpca.runs.check import read_experiment
 from tests.data.made import encoded, isic_folder, rsna_folder, write
 from tests.unmeasured import unmeasured
 

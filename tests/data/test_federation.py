@@ -6,7 +6,7 @@ from fedpca.data.cache import Dataset, Part
 from fedpca.data.datasets import load
 from fedpca.data.federation import federate, set_aside, split_rows
 from fedpca.errors import DataError, SettingsError
-from fedpca.settings.experiment import check_experiment
+from fedpca.runs.check import check_experiment
 
 
 def experiment(**tables: object):

@@ -27,17 +27,17 @@ from fedpca.flower.config import read_run_config
 from fedpca.flower.engine import FlowerEngine
 from fedpca.flower.strategy import FedPCA, layout_from
 from fedpca.loop import play
-from fedpca.methods.build import compose
 from fedpca.models.build import build
 from fedpca.models.flat import layout_of
 from fedpca.results.read.runs import find_runs
 from fedpca.results.tables.rows import tabulate
-from fedpca.settings.experiment import Experiment, check_experiment
+from fedpca.runs.check import check_experiment, method_of
+from fedpca.settings.experiment import Experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 from fedpca.sites import clients, roster, run
 from fedpca.sites.one_exchange import in_one_exchange
-from fedpca.sites.run import method_of
+from fedpca.sites.run import deployed_method
 from fedpca.sites.settings import Deployment
 from tests.flower.grid import Loopback
 
@@ -128,7 +128,7 @@ def test_the_apps_give_the_engines_bits(method: str, exchange: str, grid, shards
     warm = {f"method.{method}.warmup": WARM[method]} if method in WARM else {}
     experiment, deployment = configured(method, **warm, **{"deploy.exchange": exchange})
     folder = serve(grid, experiment, deployment, log=lambda text: None)
-    here = in_process(experiment, method_of(experiment, deployment), shards)
+    here = in_process(experiment, deployed_method(experiment, deployment), shards)
     assert equal(final(folder), expected(here))
     assert all(not line["left_out"] for line in lines(folder))
     if exchange == "one":
@@ -239,7 +239,7 @@ def test_without_a_site_the_others_go_on_as_if_they_were_alone(grid: Loopback, s
     experiment, deployment = configured("fedavg", rounds=1)
     folder = serve(grid, experiment, deployment, log=lambda text: None)
     rest = {name: shard for name, shard in shards.items() if name != "celle"}
-    assert equal(final(folder), expected(in_process(experiment, compose("fedavg", experiment), rest)))
+    assert equal(final(folder), expected(in_process(experiment, method_of(experiment, "fedavg"), rest)))
 
 
 def test_a_site_that_raises_tells_its_kind_of_error_but_not_its_data(grid: Loopback, configured):
@@ -322,7 +322,7 @@ def test_below_the_quorum_the_run_stops_and_goes_on_later_to_the_same_bits(grid:
     said: list[str] = []
     folder = serve(grid, experiment, deployment, log=said.append)
     assert "going on after round 2" in said
-    assert equal(final(folder), expected(in_process(experiment, compose("fedce", experiment), shards)))
+    assert equal(final(folder), expected(in_process(experiment, method_of(experiment, "fedce"), shards)))
     assert [line["round"] for line in lines(folder)] == [1, 2, 3, 4]
     assert all(line["groups"] for line in lines(folder))
 
@@ -344,7 +344,7 @@ def test_a_server_that_dies_in_any_round_goes_on_to_the_same_bits(method: str, w
         serve(grid, experiment, deployment, log=lambda text: None)
     grid.before = lambda message: None
     folder = serve(grid, experiment, deployment, log=lambda text: None)
-    assert equal(final(folder), expected(in_process(experiment, compose(method, experiment), shards)))
+    assert equal(final(folder), expected(in_process(experiment, method_of(experiment, method), shards)))
     assert [line["round"] for line in lines(folder)] == [1, 2, 3, 4]
 
 
@@ -379,7 +379,7 @@ def test_one_exchange_judges_by_the_last_rounds_reports(method: str, federation:
     table = {"rounds": 5, "methods": [method], "seeds": [0], "model": {"name": "mlp"}, "data": {"clients": 6}}
     warm = {"method": {method: {"warmup": 1}}} if "pca" in method or "+d" in method else {}
     experiment = check_experiment({**table, **warm}, "one")
-    server = in_process(experiment, in_one_exchange(compose(method, experiment)), dict(federation.shards))
+    server = in_process(experiment, in_one_exchange(method_of(experiment, method)), dict(federation.shards))
     assert server.params.weights.isfinite().all()
     assert not server.left_out
     if "pca" in method:
@@ -389,7 +389,7 @@ def test_one_exchange_judges_by_the_last_rounds_reports(method: str, federation:
 
 def test_a_method_without_reports_is_the_same_in_one_exchange():
     experiment = check_experiment({"methods": ["fedavg"]}, "one")
-    assert in_one_exchange(compose("fedavg", experiment)) == compose("fedavg", experiment)
+    assert in_one_exchange(method_of(experiment, "fedavg")) == method_of(experiment, "fedavg")
 
 
 def test_a_client_does_not_load_what_it_does_not_use():
@@ -437,7 +437,7 @@ def test_the_drop_in_gives_the_engines_bits(own_apps: Loopback, federation: Fede
     )
     experiment = strategy.experiment(3, ConfigRecord({"lr": 0.1})).model_copy(update={"model": {}})
     experiment = experiment.model_copy(update={"model": check_experiment({"model": {"name": "mlp"}}, "mlp").model})
-    here = in_process(experiment, compose("fedpca-hs", experiment), dict(federation.shards))
+    here = in_process(experiment, method_of(experiment, "fedpca-hs"), dict(federation.shards))
     assert isinstance(result, Result)
     assert equal(dict(result.arrays.to_torch_state_dict()), expected(here))
     assert list(result.evaluate_metrics_serverapp) == [0, 1, 2, 3]

@@ -31,7 +31,7 @@ from fedpca.operate.processes import free_port
 from fedpca.operate.supervisor import alive, descendants, send
 from fedpca.results.page import write_page
 from fedpca.results.read.runs import find_runs
-from fedpca.settings.experiment import check_experiment
+from fedpca.runs.check import check_experiment
 from tests.unmeasured import unmeasured
 
 NAMES = ("aachen", "bonn", "celle", "dessau", "essen", "fulda", "gotha", "halle")

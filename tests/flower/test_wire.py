@@ -23,10 +23,10 @@ from fedpca.data.federation import Federation, federate
 from fedpca.errors import UserError, WireError
 from fedpca.flower.wire import from_records, to_records
 from fedpca.loop import play
-from fedpca.methods.build import compose
+from fedpca.methods.registry import method_names
 from fedpca.models.build import build
 from fedpca.models.flat import Layout, layout_of, params_of
-from fedpca.settings.catalogue import METHODS
+from fedpca.runs.check import method_of
 from fedpca.simulate.answer import answer_report, answer_train, site_for
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
@@ -471,26 +471,26 @@ def assert_alike(method: Method, federation: Federation, model: str, rounds: int
     return there
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", method_names())
 def test_every_method_gives_the_same_bits_over_records(name: str, easy_federation: Federation):
-    *_, server = assert_alike(compose(name, easy()), easy_federation, "mlp", ROUNDS)
+    *_, server = assert_alike(method_of(easy(), name), easy_federation, "mlp", ROUNDS)
     assert not server.left_out
     assert server.params.weights.isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["fedce+rfa", "fedpca-hs-auto"])
 def test_so_it_does_where_some_take_part(name: str, easy_federation: Federation):
-    method = compose(name, easy(participation=0.5))
+    method = method_of(easy(participation=0.5), name)
     *_, server = assert_alike(method, easy_federation, "mlp", ROUNDS)
     assert sum(weight > 0 for weight in (server.weights or {}).values()) <= 5
 
 
 @pytest.mark.parametrize("name", ["fedga+fedcorr", "fedpca-d"])
 def test_so_it_does_with_convolutions_and_batch_norm(name: str, easy_federation: Federation):
-    *_, server = assert_alike(compose(name, easy()), easy_federation, "tests.flower.test_wire:normed", 6)
+    *_, server = assert_alike(method_of(easy(), name), easy_federation, "tests.flower.test_wire:normed", 6)
     assert server.params.counters.item() > 0
 
 
 def test_a_combined_method_sends_what_its_sides_made(easy_federation: Federation):
-    servers = assert_alike(compose("fedce+rfa", easy()), easy_federation, "mlp", 3)
+    servers = assert_alike(method_of(easy(), "fedce+rfa"), easy_federation, "mlp", 3)
     assert list(servers[-1].sides) == ["fedce"], "otherwise the wire was never asked to carry any"

@@ -16,7 +16,7 @@ from fedpca.models.flat import load, params_of
 from fedpca.parts.client.augment import CropFlip, Mixup, unblended, unchanged
 from fedpca.parts.client.loss import Distilled, LogitAdjusted, cross_entropy
 from fedpca.parts.client.report import whole
-from fedpca.settings.experiment import check_experiment
+from fedpca.runs.check import check_experiment
 from fedpca.simulate.batched import Stack
 
 SHAPE, CLASSES = (3, 8, 8), 4

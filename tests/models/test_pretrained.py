@@ -12,7 +12,8 @@ import pytest
 from fedpca.errors import SettingsError, UserError
 from fedpca.models.pretrained import imagenet, weights_of
 from fedpca.models.registry import MODELS, check_model, published
-from fedpca.settings.experiment import ModelSettings, check_experiment
+from fedpca.runs.check import check_experiment
+from fedpca.settings.experiment import ModelSettings
 
 CONTENT = b"weights" * 1000
 DIGITS = sha256(CONTENT).hexdigest()

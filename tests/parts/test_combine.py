@@ -13,9 +13,9 @@ from fedpca.data.datasets import load
 from fedpca.data.federation import Federation, federate
 from fedpca.errors import UserError
 from fedpca.loop import with_outcome
-from fedpca.methods import build as methods
-from fedpca.methods.build import base, compose, single
+from fedpca.methods.base import base, one_stage
 from fedpca.methods.combine import plus
+from fedpca.methods.registry import METHODS
 from fedpca.models.build import build
 from fedpca.parts.client.loss import Distilled
 from fedpca.parts.client.step import GapGuided
@@ -34,11 +34,12 @@ from fedpca.parts.sides import (
     of_side,
     own_site,
 )
+from fedpca.runs.check import method_of, plan_of
 from fedpca.settings.experiment import Experiment
 from tests.test_methods import WARMUP, easy, same, servers
 
 NOW = When(3, 9)
-WEIGHTED = [name for name in methods.METHODS if name not in ("median", "rfa", "qffl")]
+WEIGHTED = [name for name in METHODS.own if name not in ("median", "rfa", "qffl")]
 
 
 @cache
@@ -235,12 +236,12 @@ def test_in_every_round_each_side_is_in_its_own_stage(ones: list[int], twos: lis
 def test_training_takes_what_either_changes():
     """FedISM's step and FedNoRo's loss, each looking at its own side."""
     experiment, _ = tiny()
-    recipe = compose("fedism+fednoro", experiment).stages[-1].recipe
+    recipe = method_of(experiment, "fedism+fednoro").stages[-1].recipe
     assert isinstance(recipe.train, LocalTraining)
     assert isinstance(recipe.train.step.part, GapGuided)
     assert isinstance(recipe.train.loss.part, Distilled)
     assert (recipe.train.step.side, recipe.train.loss.side) == ("fedism", "fednoro")
-    assert compose("qfedavg+median", experiment).stages[-1].recipe.train == base(experiment).train
+    assert method_of(experiment, "qfedavg+median").stages[-1].recipe.train == base(plan_of(experiment)).train
 
 
 def test_two_methods_that_replace_training_as_a_whole_are_refused():
@@ -251,17 +252,17 @@ def test_two_methods_that_replace_training_as_a_whole_are_refused():
         return Update(None, 0)
 
     plain = base(tiny()[0])
-    one, two = single("one", replace(plain, train=own)), single("two", replace(plain, train=other))
+    one, two = one_stage(replace(plain, train=own)), one_stage(replace(plain, train=other))
     with pytest.raises(UserError, match="one and two both replace local training"):
         plus(one, two, plain)
-    assert plus(one, single("three", plain), plain).recipe(1).train == Sided("one", own)
+    assert plus(one, one_stage(plain), plain).recipe(1).train == Sided("one", own)
 
 
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_a_plus_a_is_a_bit_for_bit(name: str):
     experiment, federation = tiny()
-    alone = compose(name, experiment)
-    twice = plus(alone, alone, base(experiment))
+    alone = method_of(experiment, name)
+    twice = plus(alone, alone, base(plan_of(experiment)))
     for one, two in zip(servers(alone, federation, rounds=7), servers(twice, federation, rounds=7), strict=True):
         assert same(one, two), f"round {one.round}"
         assert one.weights == two.weights
@@ -272,9 +273,10 @@ def test_a_plus_a_is_a_bit_for_bit(name: str):
 def test_the_first_round_of_a_plus_b_is_the_mean_of_theirs(names: tuple[str, str], share: float):
     """Which train alike, so that both rules get the same updates."""
     experiment, federation = tiny()
-    a, b = (compose(name, experiment) for name in names)
+    a, b = (method_of(experiment, name) for name in names)
     one, two, both = (
-        servers(method, federation, rounds=1)[0].params for method in (a, b, plus(a, b, base(experiment), share))
+        servers(method, federation, rounds=1)[0].params
+        for method in (a, b, plus(a, b, base(plan_of(experiment)), share))
     )
     torch.testing.assert_close(both.weights, share * one.weights + (1 - share) * two.weights)
 
@@ -283,7 +285,7 @@ def test_smoothing_of_one_side_goes_on_across_the_others_stages():
     """FedISM's weights are half new, half last, in every round, that of FedNoRo's detection included."""
     experiment, federation = tiny()
     last = None
-    for server in servers(compose("fedism+fednoro", experiment), federation, rounds=WARMUP + 3):
+    for server in servers(method_of(experiment, "fedism+fednoro"), federation, rounds=WARMUP + 3):
         own = {client: verdict.sides["fedism"] for client, verdict in server.diagnosis.items()}
         total = sum(verdict.report["sharpness"] for verdict in own.values())
         raw = {client: (verdict.report["sharpness"] / total + 1e-10) ** 2 for client, verdict in own.items()}

@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedpca.settings.experiment import check_experiment, write_experiment
+from fedpca.runs.check import check_experiment
+from fedpca.settings.toml import write_table
 
 CLIENTS = ("a", "b", "c", "d")
 PLACES = {"common": (0.5, 2.0), "rare": (1.0, 1.0), "mislabeled": (4.0, 2.0)}
@@ -61,7 +62,7 @@ def write_run(
     if of_method is not None:
         settings["method"] = {method: of_method}
     folder.mkdir(parents=True)
-    (folder / "settings.toml").write_text(write_experiment(check_experiment(settings, "made").cell(method, seed)))
+    (folder / "settings.toml").write_text(write_table(check_experiment(settings, "made").cell(method, seed)))
     about = {
         "dataset": "digits",
         "clients": {"id": list(clients), "size": [10] * len(clients)},

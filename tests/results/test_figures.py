@@ -26,8 +26,9 @@ from fedpca.results.figures.tradeoff import draw_tradeoff
 from fedpca.results.figures.warmup import FIGURE as WARMUP
 from fedpca.results.figures.weights import draw_weights
 from fedpca.results.read.runs import Run, find_runs
+from fedpca.runs.check import check_experiment
 from fedpca.settings import registry
-from fedpca.settings.experiment import check_experiment, write_experiment
+from fedpca.settings.toml import write_table
 
 CLIENTS = [str(i) for i in range(12)]
 RARE, WRONG = ("10", "11"), ("0", "1", "2")
@@ -497,7 +498,7 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path):
 def test_figures_of_run_folders_come_without_torch(tmp_path: Path):
     run = make("fedpca-d", played=12, **ONLY_ACCURACY)
     (tmp_path / "run").mkdir()
-    (tmp_path / "run/settings.toml").write_text(write_experiment(run.settings))
+    (tmp_path / "run/settings.toml").write_text(write_table(run.settings))
     (tmp_path / "run/about.json").write_text(json.dumps(run.about))
     (tmp_path / "run/rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run.rounds))
     save_features(tmp_path / "run")

@@ -10,7 +10,7 @@ from fedpca.results.tables.facts import FACTS, read_facts, study_of
 from fedpca.results.tables.paper import Published, with_published
 from fedpca.results.tables.plain import as_csv, as_json
 from fedpca.results.tables.sheets import for_pages, for_terminal
-from fedpca.settings.experiment import check_experiment
+from fedpca.runs.check import check_experiment
 from tests.results.test_rows import ABOUT, tables_of, write_run
 
 NOISE = {"clients": 0.2, "labels": 1.0}

@@ -9,7 +9,8 @@ from fedpca.errors import RunError
 from fedpca.results.read.runs import find_runs
 from fedpca.results.tables.plain import as_csv, as_json
 from fedpca.results.tables.rows import Results, tabulate
-from fedpca.settings.experiment import check_experiment, write_experiment
+from fedpca.runs.check import check_experiment
+from fedpca.settings.toml import write_table
 
 ABOUT = {"dataset": "digits", "clients": {"id": ["0", "1", "10"]}, "rare": ["10"], "mislabeled": ["1"]}
 
@@ -40,7 +41,7 @@ def write_run(
     """A run folder whose rounds have these accuracies of the common and, if given, the rare group."""
     given = {"name": "made", "rounds": rounds, "methods": [method], "seeds": [seed], "method": settings or {}, **tables}
     folder.mkdir(parents=True)
-    (folder / "settings.toml").write_text(write_experiment(check_experiment(given, "made").cell(method, seed)))
+    (folder / "settings.toml").write_text(write_table(check_experiment(given, "made").cell(method, seed)))
     (folder / "about.json").write_text(json.dumps(about))
     scores = [dict(zip(("common", "rare"), pair, strict=False)) for pair in values]
     lines = [line(i + 1, each, shares, groups) for i, each in enumerate(scores)]

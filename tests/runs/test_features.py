@@ -12,9 +12,10 @@ from safetensors.numpy import load_file
 from fedpca.errors import SettingsError
 from fedpca.models.build import build
 from fedpca.runs.cell import Cell, cells, check_folder
+from fedpca.runs.check import check_experiment
 from fedpca.runs.folder import FEATURES
 from fedpca.runs.run import prepare, run_cell
-from fedpca.settings.experiment import Experiment, check_experiment
+from fedpca.settings.experiment import Experiment
 
 
 def silent(cell: Cell, line: dict) -> None:

@@ -17,10 +17,11 @@ from fedpca.cli.console import _Progress
 from fedpca.errors import RunError
 from fedpca.runs import folder as record
 from fedpca.runs.cell import Cell, cells, cells_of_all, is_done
+from fedpca.runs.check import read_experiment, read_settings
 from fedpca.runs.folder import locked_run
 from fedpca.runs.jobs import _inherited, run_cells
 from fedpca.runs.run import default_workers
-from fedpca.settings.experiment import Experiment, read_experiment, read_settings
+from fedpca.settings.experiment import Experiment
 from tests.unmeasured import unmeasured
 
 SETTINGS = """

@@ -15,9 +15,11 @@ from safetensors.torch import load_file
 from fedpca.errors import RunError
 from fedpca.runs import folder as record
 from fedpca.runs.cell import Cell, cells, cells_of_all, check_folder, is_done
+from fedpca.runs.check import one_run, read_experiment
 from fedpca.runs.checkpoint import load_checkpoint
 from fedpca.runs.run import Prepared, prepare, run_cell
-from fedpca.settings.experiment import Experiment, read_experiment, write_experiment
+from fedpca.settings.experiment import Experiment
+from fedpca.settings.toml import write_table
 
 
 def silent(cell: Cell, line: dict) -> None:
@@ -44,7 +46,7 @@ def same_run(one: Path, two: Path) -> bool:
 def test_a_run_folder_holds_all_it_promises(small: Experiment, tmp_path):
     cell = run(small, tmp_path)
     assert cell.folder == tmp_path / "fedavg" / "seed-0"
-    assert read_experiment(cell.folder / "settings.toml") == small.cell("fedavg", 0)
+    assert read_experiment(cell.folder / "settings.toml") == one_run(small, "fedavg", 0)
     lines = rounds(cell.folder)
     assert [line["round"] for line in lines] == [1, 2, 3]
     assert set(lines[0]["groups"]) == {"common", "rare"}
@@ -177,7 +179,7 @@ def test_killed_at_random_moments_and_resumed_it_ends_in_the_same_bytes(small: E
     """SIGKILL, several times, at moments that a seeded generator draws; then once to the end."""
     settings = small.model_copy(update={"rounds": 40})
     whole = run(settings, tmp_path / "whole", workers)
-    (tmp_path / "kill.toml").write_text(write_experiment(settings))
+    (tmp_path / "kill.toml").write_text(write_table(settings))
     (cut,) = cells(settings, tmp_path / "cut")
     command = [sys.executable, "-m", "fedpca", "run", str(tmp_path / "kill.toml"), "--out", str(tmp_path / "cut")]
     command += ["--workers", str(workers), "--resume"]
@@ -209,7 +211,7 @@ def test_corrected_labels_survive_a_kill(small: Experiment, tmp_path):
         }
     )
     whole = run(settings, tmp_path / "whole")
-    (tmp_path / "kill.toml").write_text(write_experiment(settings))
+    (tmp_path / "kill.toml").write_text(write_table(settings))
     (cut,) = cells(settings, tmp_path / "cut")
     command = [sys.executable, "-m", "fedpca", "run", str(tmp_path / "kill.toml"), "--out", str(tmp_path / "cut")]
     process = subprocess.Popen([*command, "--workers", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -14,9 +14,9 @@ from fedpca.atomic import write_json
 from fedpca.errors import UserError
 from fedpca.runs import folder as record
 from fedpca.runs.cell import Cell, Watch, cells
+from fedpca.runs.check import check_experiment, one_run
 from fedpca.runs.run import prepare, run_cell
 from fedpca.runs.trackers import Tracker, choose, figures, settings_of, tracking
-from fedpca.settings.experiment import check_experiment
 
 LINE = {
     "round": 1,
@@ -49,7 +49,7 @@ def no_settings_of_the_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cell_of(out: Path, method: str, rounds: int, seed: int = 0) -> Cell:
     settings = check_experiment({"name": "made", "rounds": rounds, "methods": [method]}, "made")
-    return Cell(settings.cell(method, seed), out / method / f"seed-{seed}")
+    return Cell(one_run(settings, method, seed), out / method / f"seed-{seed}")
 
 
 def line_of(cell: Cell, round: int) -> record.RoundLine:

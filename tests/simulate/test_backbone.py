@@ -17,8 +17,9 @@ from fedpca.errors import DataError, SettingsError
 from fedpca.models.build import build
 from fedpca.models.pretrained import imagenet
 from fedpca.runs.cell import cells
+from fedpca.runs.check import check_experiment
 from fedpca.runs.run import prepare, run_cell
-from fedpca.settings.experiment import ModelSettings, check_experiment
+from fedpca.settings.experiment import ModelSettings
 from fedpca.simulate.backbone import SCALE, fingerprint, opened, with_features
 
 MODEL = ModelSettings(name="linear", backbone="efficientnet-lite0", backbone_size=64)

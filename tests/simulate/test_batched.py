@@ -10,13 +10,14 @@ from torch import nn
 
 from fedpca.core import Server, Shard
 from fedpca.loop import play
-from fedpca.methods.build import base, compose, single
+from fedpca.methods.base import base, one_stage
 from fedpca.models.build import build
 from fedpca.models.flat import flatten, params_of
 from fedpca.parts.client.augment import CropFlip, Mixup
 from fedpca.parts.client.step import GapGuided
 from fedpca.parts.client.train import LocalTraining
-from fedpca.settings.experiment import Experiment, check_experiment
+from fedpca.runs.check import check_experiment, method_of, plan_of
+from fedpca.settings.experiment import Experiment
 from fedpca.simulate import batched as team
 from fedpca.simulate.batched import can_team, layers_of
 from fedpca.simulate.clients import InProcess
@@ -47,7 +48,7 @@ def settings(**training: object) -> Experiment:
 
 def played(experiment: Experiment, name: str, together: bool, workers: int = 1, rounds: int = 3) -> list[Server]:
     crew = Workers([build("mlp", (1, 8, 8), 10, 0) for _ in range(workers)])
-    method = compose(name, experiment)
+    method = method_of(experiment, name)
     clients = InProcess(method, shards(), crew, 0, together)
     servers = list(play(method, clients, Server(params_of(crew.nets[0])), rounds))
     crew.close()
@@ -81,7 +82,7 @@ def test_the_team_is_really_used(monkeypatch):
 
 
 def plain(experiment: Experiment) -> LocalTraining:
-    train = base(experiment).train
+    train = base(plan_of(experiment)).train
     assert isinstance(train, LocalTraining)
     return train
 
@@ -93,7 +94,9 @@ def test_only_what_can_be_batched_is():
     assert not can_team(net, replace(plain(experiment), augment=CropFlip()))
     assert not can_team(net, replace(plain(experiment), blend=Mixup()))
     assert not can_team(net, plain(settings(optimizer="adam")))
-    assert not can_team(net, single("own", replace(base(experiment), train=lambda site, samples: None)).recipe(1).train)
+    assert not can_team(
+        net, one_stage(replace(base(plan_of(experiment)), train=lambda site, samples: None)).recipe(1).train
+    )
     assert not can_team(build("cnn-small", (1, 8, 8), 10, 0), plain(experiment))
 
 
@@ -153,7 +156,7 @@ def test_training_of_ones_own_is_called():
 
 def test_clients_remember_vectors_of_their_own():
     crew = Workers([build("mlp", (1, 8, 8), 10, 0)])
-    method = compose("fedce", settings())
+    method = method_of(settings(), "fedce")
     clients = InProcess(method, shards([30, 30, 1, 1]), crew, 0)
     list(play(method, clients, Server(params_of(crew.nets[0])), 2))
     kept = [own["weights"] for own in clients.memory.values()]

@@ -7,10 +7,11 @@ from fedpca.core import Order, Recipe, Server, Shard, Site, Update, Verdict
 from fedpca.data.federation import Federation
 from fedpca.errors import UserError
 from fedpca.loop import play
-from fedpca.methods.build import base, compose, single
+from fedpca.methods.base import base, one_stage
 from fedpca.models.build import build
 from fedpca.models.flat import params_of
 from fedpca.parts.client.report import mean_loss
+from fedpca.runs.check import method_of, plan_of
 from fedpca.settings.experiment import Experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
@@ -18,7 +19,7 @@ from fedpca.simulate.workers import Workers
 
 def final(federation: Federation, recipe: Recipe, workers: int, model: str = "cnn-small", rounds: int = 3) -> Server:
     crew = Workers([build(model, federation.shape, 10, 0) for _ in range(workers)])
-    clients = InProcess(single("test", recipe), federation.shards, crew, seed=4)
+    clients = InProcess(one_stage(recipe), federation.shards, crew, seed=4)
     *_, server = play(clients.method, clients, Server(params_of(crew.nets[0])), rounds)
     crew.close()
     return server
@@ -27,7 +28,7 @@ def final(federation: Federation, recipe: Recipe, workers: int, model: str = "cn
 @pytest.mark.parametrize("model", ["mlp", "cnn-small"])
 @pytest.mark.parametrize("workers", [2, 3])
 def test_any_number_of_workers_gives_the_same_bits(small: Experiment, federation: Federation, model: str, workers: int):
-    recipe = replace(base(small), report=mean_loss)
+    recipe = replace(base(plan_of(small)), report=mean_loss)
     one, many = (final(federation, recipe, count, model) for count in (1, workers))
     assert torch.equal(one.params.weights, many.params.weights)
     assert one.diagnosis == many.diagnosis
@@ -35,7 +36,7 @@ def test_any_number_of_workers_gives_the_same_bits(small: Experiment, federation
 
 
 def test_batch_norm_too(small: Experiment, federation: Federation):
-    one, two = (final(federation, base(small), count, "resnet18", rounds=1) for count in (1, 2))
+    one, two = (final(federation, base(plan_of(small)), count, "resnet18", rounds=1) for count in (1, 2))
     for name in ("weights", "buffers", "counters"):
         assert torch.equal(getattr(one.params, name), getattr(two.params, name)), name
     assert (one.params.counters == 3).all()  # 40 images in batches of 16
@@ -45,7 +46,7 @@ def test_the_seed_changes_the_batches(small: Experiment, federation: Federation)
     crew = Workers([build("mlp", federation.shape, 10, 0)])
     results = []
     for seed in (0, 0, 1):
-        clients = InProcess(compose("fedavg", small), federation.shards, crew, seed)
+        clients = InProcess(method_of(small, "fedavg"), federation.shards, crew, seed)
         start = Server(params_of(build("mlp", federation.shape, 10, 0)))
         results.append(next(iter(play(clients.method, clients, start, 1))).params.weights)
     assert torch.equal(results[0], results[1])
@@ -58,7 +59,7 @@ def test_clients_remember_what_is_theirs(small: Experiment, federation: Federati
         return Update(None, 0)
 
     crew = Workers([build("mlp", federation.shape, 10, 0) for _ in range(2)])
-    clients = InProcess(single("t", replace(base(small), train=counting)), federation.shards, crew, seed=0)
+    clients = InProcess(one_stage(replace(base(plan_of(small)), train=counting)), federation.shards, crew, seed=0)
     *_, _ = play(clients.method, clients, Server(params_of(crew.nets[0])), 3)
     assert [own["rounds"].item() for own in clients.memory.values()] == [3.0] * 6
 
@@ -69,14 +70,14 @@ def test_a_fault_in_a_clients_code_ends_the_run_with_its_own_trace(small, federa
         raise ZeroDivisionError(f"in round {site.order.round}")
 
     with pytest.raises(ZeroDivisionError, match="in round 1"):
-        final(federation, replace(base(small), select=broken), workers)
+        final(federation, replace(base(plan_of(small)), select=broken), workers)
 
 
 def test_a_client_that_diverges_is_left_out_by_name(small: Experiment, federation: Federation):
     shards = {**federation.shards}
     shards["2"] = Shard(torch.full((40, 1, 8, 8), float("nan")), shards["2"].y)
     crew = Workers([build("mlp", federation.shape, 10, 0)])
-    clients = InProcess(compose("fedavg", small), shards, crew, seed=0)
+    clients = InProcess(method_of(small, "fedavg"), shards, crew, seed=0)
     *_, server = play(clients.method, clients, Server(params_of(crew.nets[0])), 2)
     assert server.left_out == {"2": "its weights are not finite"}
     assert server.params.weights.isfinite().all()
@@ -87,13 +88,13 @@ def test_updates_under_way_do_not_grow_with_the_clients(small: Experiment, feder
     alive, most = set(), 0
 
     def watched(site: Site, samples: object) -> Update:
-        update = base(small).train(site, samples)
+        update = base(plan_of(small)).train(site, samples)
         alive.add(id(update))
         return update
 
     shards = {str(i): federation.shards[str(i % 6)] for i in range(60)}
     crew = Workers([build("mlp", federation.shape, 10, 0) for _ in range(2)])
-    clients = InProcess(single("t", replace(base(small), train=watched)), shards, crew, seed=0)
+    clients = InProcess(one_stage(replace(base(plan_of(small)), train=watched)), shards, crew, seed=0)
     orders = dict.fromkeys(shards, Order(1, 1, Verdict()))
     taken = 0
     for _ in clients.train(params_of(crew.nets[0]), orders):
@@ -119,9 +120,9 @@ def test_dropout_draws_by_place_and_refuses_workers(small: Experiment, federatio
     for _ in range(2):
         torch.rand(7)
         crew = Workers([net()])
-        clients = InProcess(compose("fedavg", small), federation.shards, crew, seed=0)
+        clients = InProcess(method_of(small, "fedavg"), federation.shards, crew, seed=0)
         *_, server = play(clients.method, clients, Server(params_of(crew.nets[0])), 2)
         results.append(server.params.weights)
     assert torch.equal(*results)
     with pytest.raises(UserError, match="--workers 1"):
-        InProcess(compose("fedavg", small), federation.shards, Workers([net(), net()]), seed=0)
+        InProcess(method_of(small, "fedavg"), federation.shards, Workers([net(), net()]), seed=0)

@@ -14,9 +14,9 @@ from fedpca.core import Failure, Server, Shard
 from fedpca.data.federation import Federation
 from fedpca.errors import RunError
 from fedpca.loop import play
-from fedpca.methods.build import compose
 from fedpca.models.build import build
 from fedpca.models.flat import layout_of, params_of
+from fedpca.runs.check import method_of
 from fedpca.settings.experiment import Experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
@@ -58,7 +58,7 @@ def engine(federation: Federation, tmp_path: Path) -> Direct:
 def test_any_engine_gives_the_bits_of_a_simulation(engine: Direct, configured, federation: Federation):
     experiment, deployment = configured
     folder = serve(engine, experiment, deployment, log=lambda text: None)
-    method, workers = compose("fedpca-hs", experiment), Workers([build("mlp", federation.shape, 10, 0)])
+    method, workers = method_of(experiment, "fedpca-hs"), Workers([build("mlp", federation.shape, 10, 0)])
     here = InProcess(method, federation.shards, workers, 0, together=False)
     *_, server = play(method, here, Server(params_of(workers.nets[0])), 3)
     expected, got = layout_of(workers.nets[0].module).named(server.params), load_file(folder / "final.safetensors")

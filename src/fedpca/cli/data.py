@@ -119,7 +119,7 @@ def _settings(name: str, image_size: int | None) -> DataSettings:
 def _data_in(path: Path) -> DataSettings:
     """What all settings in a file decode."""
     from fedpca.data.datasets import decoding
-    from fedpca.settings.experiment import read_settings
+    from fedpca.runs.check import read_settings
 
     found = [experiment.data for experiment in read_settings(path).values()]
     if any(decoding(data, has_test=False) != decoding(found[0], has_test=False) for data in found):

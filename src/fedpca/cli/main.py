@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -14,10 +14,8 @@ from fedpca import __version__
 from fedpca.cli.data import app as data_app
 from fedpca.cli.deploy import app as deploy_app
 from fedpca.cli.deploy import doctor
-from fedpca.errors import SettingsError, UserError
-
-if TYPE_CHECKING:
-    from fedpca.settings.catalogue import Entry
+from fedpca.cli.listing import list_, settings_file, shipped_experiments
+from fedpca.errors import UserError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -55,7 +53,7 @@ def demo(
 ) -> None:
     """Compare four methods on the embedded digits federation; takes about two minutes, repeated it shows the table."""
     from fedpca.cli.console import run_all
-    from fedpca.settings.experiment import read_settings
+    from fedpca.runs.check import read_settings
 
     settings = read_settings(shipped_experiments()["demo"])
     run_all(settings, out, 1, workers, resume=True, data_dir=None, again="the same command")
@@ -98,10 +96,10 @@ def run(
 ) -> None:
     """Run every setting, method and seed of an experiment, then show the tables."""
     from fedpca.cli.console import run_all
-    from fedpca.settings.experiment import read_settings
+    from fedpca.runs.check import read_settings
 
     lists = [f"methods={json.dumps(method)}"] * bool(method) + [f"seeds={json.dumps(seed)}"] * bool(seed)
-    settings = read_settings(_settings_file(experiment), [*(change or []), *lists], setting or ())
+    settings = read_settings(settings_file(experiment), [*(change or []), *lists], setting or ())
     again, name = "the same command with --resume", next(iter(settings.values())).name
     run_all(settings, out or Path("runs") / name, jobs, workers, resume, data_dir, again, log_to or ())
 
@@ -150,36 +148,7 @@ def watch(
     watch_runs(folder, port)
 
 
-@app.command("list")
-def list_(
-    what: Annotated[
-        Literal["methods", "datasets", "models", "corruptions", "experiments"], typer.Argument(help="What to list.")
-    ],
-    name: Annotated[
-        str | None, typer.Argument(help="A method to describe: its idea, equations, settings, when to use it.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """List what a settings file may name; with the name of a method, describe that one."""
-    from fedpca.data.corrupt import CORRUPTIONS
-    from fedpca.models.registry import MODELS
-    from fedpca.settings import catalogue
-
-    if name is not None:
-        _describe(what, name, as_json)
-        return
-    lines: dict[str, str] = {
-        "methods": {name: entry.summary for name, entry in _methods().items()},
-        "datasets": catalogue.DATASETS,
-        "models": {name: model.summary for name, model in MODELS.items()} | OWN_MODEL,
-        "corruptions": {name: CORRUPTIONS[name].summary for name in CORRUPTIONS},
-        "experiments": {name: _first_comment(path) for name, path in shipped_experiments().items()},
-    }[what]
-    if as_json:
-        print(json.dumps(_details(what, lines), indent=2))
-    else:
-        width = max(map(len, lines), default=0)
-        print("\n".join(f"{name:<{width}}  {line}" for name, line in lines.items()))
+app.command("list")(list_)
 
 
 def main() -> None:
@@ -190,73 +159,6 @@ def main() -> None:
     except UserError as error:
         print(f"fedpca: {error}", file=sys.stderr)
         sys.exit(2)
-
-
-def shipped_experiments() -> dict[str, Path]:
-    """The settings files that come with the package, by name; those in folders, such as lite/fashion, last."""
-    package = Path(__file__).parents[1]
-    installed, checkout = package / "experiments", package.parents[1] / "experiments"
-    folder = installed if installed.is_dir() else checkout
-    paths = sorted(folder.rglob("*.toml"), key=lambda path: (len(path.parts), path))
-    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
-
-
-def _settings_file(name: str) -> Path:
-    """The file of that name, else the shipped experiment of that name."""
-    from difflib import get_close_matches
-
-    path, shipped = Path(name), shipped_experiments()
-    if path.is_file() or path.suffix:
-        return path
-    if name not in shipped:
-        close = get_close_matches(name, shipped, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"`fedpca list experiments` shows: {', '.join(shipped)}"
-        raise SettingsError(f"there is no settings file and no experiment {name!r}; {hint}")
-    return shipped[name]
-
-
-def _first_comment(path: Path) -> str:
-    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
-
-
-def _details(what: str, lines: dict[str, str]) -> list[dict[str, object]]:
-    """The listed things for scripts; methods with category and settings."""
-    if what != "methods":
-        return [{"name": name, "summary": line} for name, line in lines.items()]
-    return [_method_details(name) for name in lines]
-
-
-def _method_details(name: str) -> dict[str, object]:
-    from fedpca.settings.names import entry
-
-    known = entry(name)
-    settings = known.settings().model_dump(mode="json")
-    return {"name": name, "summary": known.summary, "category": known.category, "settings": settings}
-
-
-def _methods() -> dict[str, Entry]:
-    """The catalogue's methods, then those that installed packages offer."""
-    from fedpca.settings.catalogue import METHODS
-    from fedpca.settings.names import entry, installed
-
-    return {**METHODS, **{name: entry(name) for name in installed() if name not in METHODS}}
-
-
-def _describe(what: str, name: str, as_json: bool) -> None:
-    """Prints one method's page, rendered where a person looks at it."""
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    from fedpca.methods.pages import describe
-
-    if what != "methods":
-        raise SettingsError(f"`fedpca list {what}` takes no name; only `fedpca list methods NAME` describes one")
-    if as_json:
-        print(json.dumps(_method_details(name), indent=2))
-    elif sys.stdout.isatty():
-        Console().print(Markdown(describe(name)))
-    else:
-        print(describe(name))
 
 
 if __name__ == "__main__":

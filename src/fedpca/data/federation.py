@@ -75,7 +75,7 @@ def federate(experiment: Experiment, dataset: Dataset) -> Federation:
     clients = list(rows)
     rare_ids = tuple(clients[len(clients) - rounded(rare.share * len(clients)) :])
     wrong_ids = mislabeled_clients(clients, rare_ids, noise.clients, noise.where, numbers(settings.seed, "mislabeled"))
-    clean, store = _clean_shares(rare.clean, rare_ids), _tensor(train.images)
+    clean, store = _clean_shares(rare.clean_share, rare_ids), _tensor(train.images)
     shards, true = {}, {}
     for client, own in rows.items():
         true[client] = torch.from_numpy(train.labels[own])
@@ -115,7 +115,7 @@ def split_rows(settings: DataSettings, labels: Labels, columns: Columns, batch: 
         rows = split.by_sizes(count, settings.sizes or (), rng)
     elif settings.split == "dirichlet":
         clients = settings.clients or 0
-        least = settings.least or min(2 * batch, count // (2 * clients))
+        least = settings.min_images or min(2 * batch, count // (2 * clients))
         rows = split.dirichlet(labels, clients, settings.alpha, least, rng)
     else:
         rows = split.iid(count, settings.clients or 0, rng)

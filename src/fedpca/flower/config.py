@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fedpca.errors import SettingsError
-from fedpca.settings.experiment import Experiment, Table
+from fedpca.settings.base import Table
+from fedpca.settings.experiment import Experiment
 from fedpca.sites.settings import RENAMED, Deployment, SiteSettings, checked, read_deployment
 
 Scalar = bool | int | float | str

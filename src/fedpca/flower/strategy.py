@@ -18,7 +18,9 @@ from fedpca.errors import SettingsError, UserError, nearest
 from fedpca.flower.engine import FlowerEngine
 from fedpca.loop import play
 from fedpca.models.flat import Layout, Slot
-from fedpca.settings.experiment import Experiment, Table, check_experiment
+from fedpca.runs.check import check_experiment
+from fedpca.settings.base import Table
+from fedpca.settings.experiment import Experiment
 from fedpca.sites.roster import Log
 from fedpca.sites.run import RunStart, clients_of, meet, require_quorum
 from fedpca.sites.settings import Deployment, one_run

@@ -9,13 +9,20 @@ from typing import Any
 
 from fedpca.core import Method, Recipe, Stage, Train
 from fedpca.errors import UserError
-from fedpca.parts.client.train import LocalTraining, nothing
-from fedpca.parts.sides import Mixed, Sided, SidedDiagnose, SidedEnter, SidedReports
+from fedpca.settings.base import Settings, Share
 
+# the paper's; any two methods can be combined
+LISTED = (("qfedavg", "median"), ("fedce", "rfa"), ("fedga", "fedcorr"), ("fedism", "fednoro"))
 Sides = tuple[tuple[str, Recipe], tuple[str, Recipe]]
 
 
-def plus(a: Method, b: Method, plain: Recipe, share: float = 0.5) -> Method:
+class MixSettings(Settings):
+    """What `[method."A+B"]` takes."""
+
+    share: Share = 0.5  # of A's model in the mean of both
+
+
+def plus(a: Method, b: Method, plain: Recipe, share: float) -> Method:
     """A + B: one local training with what either changes of `plain`, two aggregations, their models averaged.
 
     Each keeps its own memory and opinions. Where both change the same thing of selection or training, B's change
@@ -47,6 +54,8 @@ def _lengths(method: Method) -> Iterator[int]:
 def _joint_stage(
     start: int, length: int | None, a: Method, b: Method, names: tuple[str, str], plain: Recipe, share: float
 ) -> Stage:
+    from fedpca.parts.sides import SidedEnter
+
     (one, one_begins), (two, two_begins) = a.at(start), b.at(start)
     entering = [(names[0], one.enter)] * one_begins + [(names[1], two.enter)] * two_begins
     sides = (names[0], one.recipe), (names[1], two.recipe)
@@ -54,6 +63,8 @@ def _joint_stage(
 
 
 def _joint_recipe(sides: Sides, plain: Recipe, share: float) -> Recipe:
+    from fedpca.parts.sides import Mixed, Sided, SidedDiagnose, SidedReports
+
     reports = tuple((side, recipe.report) for side, recipe in sides if recipe.report)
     (one, first), (two, second) = sides
     changed = [Sided(side, recipe.select) for side, recipe in sides if recipe.select != plain.select]
@@ -69,6 +80,9 @@ def _joint_recipe(sides: Sides, plain: Recipe, share: float) -> Recipe:
 
 def _joint_training(sides: Sides, plain: Recipe) -> Train:
     """The training that either changes; if both do, part by part."""
+    from fedpca.parts.client.train import LocalTraining, nothing
+    from fedpca.parts.sides import Sided, SidedReports
+
     changed = [(side, recipe.train) for side, recipe in sides if recipe.train != plain.train]
     if not changed:
         return plain.train
@@ -85,6 +99,9 @@ def _joint_training(sides: Sides, plain: Recipe) -> Train:
 
 def _changes(side: str, train: Train, plain: Train) -> dict[str, Any]:
     """The parts of local training that differ, those that look at the client bound to their side."""
+    from fedpca.parts.client.train import LocalTraining
+    from fedpca.parts.sides import Sided
+
     names = [field.name for field in fields(LocalTraining) if field.name != "after"]
     parts = {name: getattr(train, name) for name in names if getattr(train, name) != getattr(plain, name)}
     return {name: Sided(side, part) if name in ("loss", "step") else part for name, part in parts.items()}

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedpca.errors import RunError
+from fedpca.runs.check import one_run, read_stored
 from fedpca.runs.folder import SETTINGS, RoundLine, is_finished
-from fedpca.settings.experiment import Experiment, leaves, read_experiment
+from fedpca.settings.experiment import Experiment
+from fedpca.settings.toml import flatten
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ Watch = Callable[[Cell, RoundLine], None]  # called after every round
 def cells(experiment: Experiment, out: Path, setting: str = "") -> list[Cell]:
     """Every run of one setting, seed by seed, so that all methods have a result early."""
     return [
-        Cell(experiment.cell(method, seed), out / setting / method.replace(":", "-") / f"seed-{seed}", setting)
+        Cell(one_run(experiment, method, seed), out / setting / method.replace(":", "-") / f"seed-{seed}", setting)
         for seed in experiment.seeds
         for method in experiment.methods
     ]
@@ -69,14 +71,14 @@ def check_folder(cell: Cell, resume: bool) -> None:
         return
     if not resume:
         raise RunError(f"{cell.folder} holds a run already: continue it with --resume, or choose another --out")
-    if (stored := read_experiment(path)) != cell.settings:
+    if (stored := read_stored(path)) != cell.settings:
         changed = ", ".join(_differences(stored, cell.settings))
         raise RunError(f"{cell.folder} was begun with other settings ({changed}): choose another --out")
 
 
 def _differences(stored: Experiment, wanted: Experiment) -> Iterator[str]:
     """Each changed key with both values, old first."""
-    old, new = leaves(stored.model_dump(mode="json")), leaves(wanted.model_dump(mode="json"))
+    old, new = flatten(stored.model_dump(mode="json")), flatten(wanted.model_dump(mode="json"))
     for key in old.keys() | new.keys():
         if old.get(key) != new.get(key):
             yield f"{key} was {old.get(key)!r}, is now {new.get(key)!r}"

@@ -60,6 +60,7 @@ class About(TypedDict):
 
     setting: NotRequired[str]  # its name, where the experiment has several
     run: NotRequired[str]  # with real sites: the id by which they find their memory of the run again
+    method: NotRequired[dict[str, Any]]  # summary, family, judges, defaults: nobody who reads it needs the code
     dataset: str
     classes: list[str]
     shape: list[int]  # of an image

@@ -11,22 +11,19 @@ from pathlib import Path
 
 from fedpca.atomic import write_whole
 from fedpca.core import Server
-from fedpca.data.corrupt import check_corruption
 from fedpca.data.datasets import Dataset, load
 from fedpca.data.federation import Federation, federate
-from fedpca.data.noise import check_noise
 from fedpca.loop import play
-from fedpca.methods.build import base, compose
+from fedpca.methods.base import base
 from fedpca.models.build import build
 from fedpca.models.device import require_device
 from fedpca.models.flat import layout_of, params_of
 from fedpca.models.pretrained import weights_of
-from fedpca.models.registry import check_model
 from fedpca.runs.cell import Cell, Watch, is_done
+from fedpca.runs.check import facts_of, method_of, plan_of
 from fedpca.runs.evaluate import evaluate, identification, weight_shares
 from fedpca.runs.features import as_file, features_of
 from fedpca.runs.folder import FEATURES, About, RoundLine, locked_run
-from fedpca.runs.metrics import check_metric
 from fedpca.runs.writer import RunWriter, client_columns, versions
 from fedpca.settings.experiment import Experiment
 from fedpca.simulate.backbone import with_features
@@ -42,10 +39,6 @@ def prepare(
     experiment: Experiment, data_dir: Path | None = None, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Dataset, Federation]:
     """The experiment's data, the same for every cell."""
-    check_metric(experiment.evaluation.accuracy)
-    check_model(experiment.model)
-    check_corruption(experiment.rare)
-    check_noise(experiment.noise)
     require_device(experiment.device)
     weights_of(experiment.model, progress)  # now: the wrong file is better refused before an hour of decoding
     dataset = load(experiment.data, data_dir, progress=progress)
@@ -83,7 +76,7 @@ def plan(experiment: Experiment, federation: Federation, jobs: int, workers: int
     runs = f"{jobs} runs at a time, each with " if jobs > 1 else ""
     threads = f"{workers} worker{'s' * (workers > 1)} of one thread"
     threads += f", models on {experiment.device}" if experiment.device != "cpu" else ""
-    if not can_team(net, base(experiment).train):
+    if not can_team(net, base(plan_of(experiment)).train):
         return f"{runs}{threads}, a client at a time each"
     where = f"; small enough for one of the {workers}" if workers > 1 and len(net.weights) <= SMALL else ""
     return f"{runs}{threads}, {min(SIZE, len(federation.shards))} clients together where the method allows it{where}"
@@ -124,7 +117,7 @@ def _workers(cell: Cell, federation: Federation, count: int) -> Iterator[Workers
 def _begin(cell: Cell, dataset: Dataset, federation: Federation, pool: Workers) -> tuple[RunWriter, InProcess, Server]:
     """What plays and records the run, and where it stands: at its checkpoint, else before its first round."""
     writer = RunWriter(cell)
-    clients = InProcess(compose(cell.method, cell.settings), federation.shards, pool, cell.seed)
+    clients = InProcess(method_of(cell.settings), federation.shards, pool, cell.seed)
     if checkpoint := writer.resume():
         clients.memory.update(checkpoint.memory)
         return writer, clients, checkpoint.server
@@ -137,6 +130,7 @@ def about(cell: Cell, dataset: Dataset, federation: Federation) -> About:
     truth = federation.truth
     wrong = [int((shard.y != truth.labels[client]).sum()) for client, shard in federation.shards.items()]
     described: About = {
+        "method": facts_of(cell.settings),
         "dataset": dataset.name,
         "classes": list(federation.classes),
         "shape": list(federation.shape),

@@ -23,7 +23,7 @@ from fedpca.atomic import write_json
 from fedpca.errors import UserError, nearest
 from fedpca.runs.cell import Cell, Watch
 from fedpca.runs.folder import ROUNDS, RoundLine, parse_rounds
-from fedpca.settings.experiment import leaves
+from fedpca.settings.toml import flatten
 
 Figures = dict[str, float]
 Status = Literal["finished", "stopped", "failed"]
@@ -129,7 +129,7 @@ def figures(line: RoundLine) -> Figures:
 def settings_of(cell: Cell) -> dict[str, str | float | bool]:
     """The run's settings under dotted names, for trackers that take no lists and no + in a name."""
     table = cell.settings.model_dump(mode="json", exclude_none=True, exclude={"methods", "seeds"})
-    flat = {"method": cell.method, "seed": cell.seed, **leaves(table)}
+    flat = {"method": cell.method, "seed": cell.seed, **flatten(table)}
     return {
         key.replace("+", "_plus_"): value if isinstance(value, str | int | float) else json.dumps(value)
         for key, value in flat.items()

@@ -30,7 +30,7 @@ from fedpca.runs.folder import (
     read_rounds,
 )
 from fedpca.runs.scores import summarize
-from fedpca.settings.experiment import write_experiment
+from fedpca.settings.toml import write_table
 
 Value = TypeVar("Value")
 
@@ -52,7 +52,7 @@ class RunWriter:
         folder = self.cell.folder
         write_json(folder / ABOUT, {**about})
         write_whole(folder / ROUNDS, "")
-        write_whole(folder / SETTINGS, write_experiment(self.cell.settings))
+        write_whole(folder / SETTINGS, write_table(self.cell.settings))
 
     def resume(self) -> Checkpoint | None:
         """Where the run stands, if it has a checkpoint, with the record cut back to it."""

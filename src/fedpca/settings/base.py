@@ -1,21 +1,38 @@
 """What all settings are made of."""
 
+from collections.abc import Mapping
 from math import floor
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Device = Annotated[str, Field(pattern=r"^(cpu|mps|cuda(:\d+)?)$")]  # as PyTorch names it
+Table = dict[str, object]  # what a TOML table holds
 
 
 class Settings(BaseModel):
-    """Frozen settings that refuse unknown keys."""
+    """Frozen settings that refuse unknown keys.
+
+    >>> class Mine(Settings):
+    ...     strength: float = 0.5
+    >>> Mine(strength=2)
+    Mine(strength=2.0)
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    RENAMED: ClassVar[Mapping[str, str]] = {}  # a key of an earlier version: its present one, dotted if in a table
+    SHORTHAND: ClassVar[str] = ""  # the key that a plain value in place of a table stands for
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_shorthand(cls, given: object) -> object:
+        plain = cls.SHORTHAND and not isinstance(given, Mapping | BaseModel)
+        return {cls.SHORTHAND: given} if plain else given
 
 
 class NoSettings(Settings):

@@ -8,8 +8,8 @@ import torch
 
 from fedpca.core import Net, Order, Params
 from fedpca.errors import SettingsError, WireError
-from fedpca.methods.build import compose
 from fedpca.models.flat import layout_of
+from fedpca.runs.check import method_of
 from fedpca.simulate.answer import answer_report, answer_train, site_for
 from fedpca.simulate.workers import Workers
 from fedpca.sites.data import ReadData, SiteData
@@ -82,7 +82,7 @@ def work(visit: Visit, kind: str, net: Net, params: Params, order: Order) -> Con
     memory = recall(settings.folder, run.id, order.round, kind)
     seed = run.settings.seeds[0]
     site = site_for(settings.site, visit.data.train, memory, net, params, order, purpose=kind, seed=seed)
-    method = compose(run.settings.methods[0], run.settings)
+    method = method_of(run.settings)
     recipe = (in_one_exchange(method) if run.exchange == "one" else method).recipe(order.round)
     privacy = settings.privacy or run.privacy
     if kind == REPORT:

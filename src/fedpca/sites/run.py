@@ -13,11 +13,11 @@ import torch
 from fedpca.core import ClientId, Method, Params, Server
 from fedpca.errors import RunError
 from fedpca.loop import play
-from fedpca.methods.build import compose
 from fedpca.models.build import build
 from fedpca.models.flat import Layout, layout_of, params_of
 from fedpca.models.pretrained import weights_of
 from fedpca.runs.cell import Cell, cells, check_folder, is_done
+from fedpca.runs.check import facts_of, method_of
 from fedpca.runs.folder import ABOUT, CHECKPOINT, About, RoundLine, locked_run, read_about
 from fedpca.runs.metrics import recorded_metrics
 from fedpca.runs.writer import RunWriter, client_columns, versions
@@ -86,7 +86,7 @@ def clients_of(experiment: Experiment, deployment: Deployment, roster: Roster, l
     return SiteClients(
         roster.engine,
         roster,
-        method_of(experiment, deployment),
+        deployed_method(experiment, deployment),
         layout,
         lambda evaluate: run_content(experiment, deployment, run, agreed, evaluate),
         list(recorded_metrics(settings.accuracy)),
@@ -95,9 +95,9 @@ def clients_of(experiment: Experiment, deployment: Deployment, roster: Roster, l
     )
 
 
-def method_of(experiment: Experiment, deployment: Deployment) -> Method:
+def deployed_method(experiment: Experiment, deployment: Deployment) -> Method:
     """The experiment's method, in one exchange a round if asked for."""
-    method = compose(experiment.methods[0], experiment)
+    method = method_of(experiment)
     return in_one_exchange(method) if deployment.exchange == "one" else method
 
 
@@ -163,6 +163,7 @@ def about(cell: Cell, deployment: Deployment, run: str, roster: Roster) -> About
     assert agreed, "see `meet`"
     return {
         "run": run,
+        "method": facts_of(cell.settings),
         "dataset": cell.settings.data.dataset,
         "classes": list(agreed.classes),
         "shape": list(agreed.shape),

@@ -9,8 +9,10 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from fedpca.errors import SettingsError, nearest
-from fedpca.settings.base import Count, Device, NonNegative, Positive, Settings
-from fedpca.settings.experiment import Experiment, Table, check_experiment
+from fedpca.runs.check import check_experiment
+from fedpca.runs.check import one_run as run_of
+from fedpca.settings.base import Count, Device, NonNegative, Positive, Settings, Table
+from fedpca.settings.experiment import Experiment
 
 Kind = TypeVar("Kind", bound=Settings)
 
@@ -99,7 +101,7 @@ def one_run(experiment: Experiment, source: str) -> Experiment:
         )
     if experiment.model.backbone or experiment.evaluation.on != "test":
         raise SettingsError(f"{source}: model.backbone and evaluation.on are for simulations: leave them out")
-    return experiment.cell(experiment.methods[0], experiment.seeds[0])
+    return run_of(experiment, experiment.methods[0], experiment.seeds[0])
 
 
 def checked(kind: type[Kind], table: object, source: str) -> Kind:

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from fedpca.core import ClientId, Report
+from fedpca.methods.identify import mixture_rule
 from fedpca.parts.mixture import fit
 from fedpca.parts.server.identify import FLOOR, ThreeGroups, on_plane, scaled
 from fedpca.results.figures.shared import series, style
@@ -21,8 +22,6 @@ from fedpca.results.figures.shared.registry import FigureKind
 from fedpca.results.figures.shared.series import Line
 from fedpca.results.read.clients import truth
 from fedpca.results.read.runs import Run
-from fedpca.settings.catalogue import DropSettings
-from fedpca.settings.names import parse
 
 Floats = NDArray[np.float64]
 Reports = Mapping[ClientId, Report]
@@ -116,11 +115,8 @@ def reports(line: Line) -> dict[ClientId, Report]:
 
 def rule_of(run: Run) -> ThreeGroups | None:
     """The paper's rule under the run's own settings; None if the run names groups by another, or not at all."""
-    tables = (run.settings.settings_of(table) for table in parse(run.method).tables())
-    found = [settings for settings in tables if isinstance(settings, DropSettings)]
-    if len(found) != 1 or found[0].identify != "mixture":
-        return None
-    return ThreeGroups(**found[0].mixture.model_dump())
+    found = run.identify
+    return mixture_rule(found.mixture) if found and found.rule == "mixture" else None
 
 
 def components(rule: ThreeGroups, told: Reports) -> tuple[Component, ...]:

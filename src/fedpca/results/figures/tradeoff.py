@@ -12,11 +12,12 @@ from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from fedpca.methods.define import FAMILIES
 from fedpca.results.figures.shared import series, style
 from fedpca.results.figures.shared.labels import name_points
 from fedpca.results.figures.shared.registry import FigureKind
 from fedpca.results.figures.shared.style import Look
-from fedpca.results.read.families import FAMILIES, family_of
+from fedpca.results.read.families import family_of
 from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
 from fedpca.runs.scores import Spread, spread

@@ -21,7 +21,7 @@ from fedpca.results.read.runs import Run, by_scenario, name_of
 from fedpca.results.tables.rows import tabulate
 from fedpca.results.tables.sheet import Cell, Sheet
 from fedpca.results.tables.sheets import overview
-from fedpca.settings.experiment import write_experiment
+from fedpca.settings.toml import write_table
 
 FEW = 8  # methods up to which a table needs no headings inside
 SCRIPTS = ("draw.js", "charts.js", "plane.js", "sheet.js", "page.js")
@@ -181,7 +181,7 @@ def _cell(cell: Cell | str | None, digits: int) -> str:
 
 def _settings(run: Run, number: int, hidden: bool) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in run.about.get("versions", {}).items())
-    toml = escape(write_experiment(run.settings))
+    toml = escape(write_table(run.settings))
     return (
         f'<div data-run="{number}"{" hidden" * hidden}>'
         f"<p>{escape(run.label())}, seed {run.seed}. Made with {escape(versions or 'unknown versions')}.</p>"

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from fedpca.results.page.words import capital, clients, counted, listed, percent, plural, sentence
-from fedpca.results.read.clients import Standing, clients_of, column, identification, standings, threshold
-from fedpca.results.read.families import judges
+from fedpca.results.read.clients import Standing, clients_of, column, standings, threshold
 from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
 from fedpca.results.tables.rows import Results
@@ -35,7 +34,7 @@ def headline(run: Run) -> str:
     judged = standings(run)
     accused = _in(judged, "mislabeled")
     if not any(client.group for client in judged):
-        if not judges(run.method):
+        if not run.facts["judges"]:
             return f"{run.label()} judges nobody: it does not ask whose labels are wrong."
         return f"Nobody has been judged yet, after {counted(len(run.rounds), 'round')}."
     if not accused:
@@ -101,7 +100,7 @@ def _once_accused(run: Run, judged: Sequence[Standing]) -> list[str]:
 
 def _how_clear(run: Run, judged: Sequence[Standing]) -> str:
     """Suspicions beside the threshold, or why they cannot be compared."""
-    line, rule = threshold(run), identification(run)
+    line, rule = threshold(run), run.identify
     if not any(client.group for client in judged):
         return ""
     if line is None or rule is None:
@@ -111,7 +110,7 @@ def _how_clear(run: Run, judged: Sequence[Standing]) -> str:
         return f"From a suspicion of {line:g} on a client is judged mislabeled; this run does not record suspicions."
     accused = {name: known[name] for name in _in(judged, "mislabeled") if name in known}
     others = {name: value for name, value in known.items() if name not in accused}
-    told = [f"{MEANINGS[rule.identify]}; from {line:g} on a client is judged mislabeled."]
+    told = [f"{MEANINGS[rule.rule]}; from {line:g} on a client is judged mislabeled."]
     if accused:
         told.append(sentence(f"for {_range(accused)}"))
     if others:
@@ -138,7 +137,7 @@ def _largest(values: Mapping[str, float]) -> str:
 def _rare_and_common(run: Run, judged: Sequence[Standing]) -> str:
     """Who is judged rare, how the test groups fare, and what rare and mislabeled clients weigh."""
     rare, told = _in(judged, "rare"), []
-    if rare or (identification(run) and any(client.group for client in judged)):
+    if rare or (run.identify and any(client.group for client in judged)):
         told.append(sentence(f"{clients(rare)} {plural(rare, 'is', 'are')} judged rare"))
     tested = run.last()
     if tested:
@@ -198,7 +197,7 @@ def _found(guilty: Sequence[str], missed: Sequence[str], wrong: Sequence[Standin
 
 def _rare_beside_the_truth(run: Run, judged: Sequence[Standing]) -> list[str]:
     rare = [client for client in judged if client.truth == "rare"]
-    if not rare or identification(run) is None:
+    if not rare or run.identify is None:
         return []
     found = sum(client.group == "rare" for client in rare)
     others = sum(client.group == "rare" and client.truth != "rare" for client in judged)
@@ -217,12 +216,12 @@ def _left_out(run: Run) -> str:
 
 
 def _not_known(run: Run, judged: Sequence[Standing], seeds: int) -> str:
-    rule, somebody = identification(run), any(client.group for client in judged)
+    rule, somebody = run.identify, any(client.group for client in judged)
     told = {
         f"How it ends: {len(run.rounds)} of {run.settings.rounds} rounds have been played.": not run.is_done,
         "How good the model is: no round has been tested.": not run.last(),
         "Whether the judgements are right: the truth is not recorded.": somebody and judged[0].truth is None,
-        ALWAYS: somebody and rule is not None and rule.identify == "mixture" and rule.mixture.gate is None,
+        ALWAYS: somebody and rule is not None and rule.rule == "mixture" and rule.mixture.min_margin is None,
         ALIKE: somebody,
         "How much of this is chance: the method was run with one seed.": seeds == 1,
     }

@@ -8,8 +8,6 @@ from itertools import takewhile
 from typing import Any
 
 from fedpca.results.read.runs import Run
-from fedpca.settings.catalogue import DropSettings
-from fedpca.settings.names import entry, parse
 
 Line = dict[str, Any]  # one round of rounds.jsonl
 
@@ -78,17 +76,9 @@ def truth(run: Run) -> dict[str, str] | None:
     return {client: names.get((client in rare, client in wrong), "common") for client in clients_of(run)}
 
 
-def identification(run: Run) -> DropSettings | None:
-    """How the run's method compares suspicions with a threshold; None if it judges in another way, or nobody."""
-    own = {name: run.settings.settings_of(name) for name in parse(run.method).tables()}
-    rules = [settings for settings in own.values() if isinstance(settings, DropSettings)]
-    other = any(entry(name).judges for name in parse(run.method).simple if not isinstance(own[name], DropSettings))
-    return rules[0] if len(rules) == 1 and not other else None
-
-
 def threshold(run: Run) -> float | None:
     """The suspicion from which on a client is judged mislabeled, where the method has such a line."""
-    rule = identification(run)
+    rule = run.identify
     if rule is None:
         return None
-    return rule.identity_threshold if rule.identify == "mixture" else rule.auto.share
+    return rule.threshold if rule.rule == "mixture" else rule.auto.share

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from fedpca.errors import RunError
+from fedpca.methods.identify import IdentifySettings
+from fedpca.methods.registry import METHODS
 from fedpca.results.read.families import rank_of
 from fedpca.results.read.metrics import in_tables
+from fedpca.runs.check import read_stored, stored_facts
 from fedpca.runs.folder import SETTINGS, read_about, read_rounds
-from fedpca.settings.experiment import Experiment, leaves, read_experiment
-from fedpca.settings.names import entry, parse
+from fedpca.settings.experiment import Experiment
+from fedpca.settings.toml import flatten
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,22 @@ class Run:
         """Whether all rounds were played."""
         return len(self.rounds) >= self.settings.rounds
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The method's summary, family and defaults, and whether it judges clients, as the run folder has them."""
+        found: dict[str, Any] = self.about.get("method") or stored_facts(self.settings)
+        return found
+
+    @property
+    def identify(self) -> IdentifySettings | None:
+        """How the method compares suspicions with a threshold; None if it judges in another way, or nobody."""
+        rules = [table["identify"] for table in self.settings.method.values() if "identify" in table]
+        others = any(part in METHODS.own and METHODS.own[part].judges for part in self._without_rule())
+        return IdentifySettings.model_validate(rules[0]) if len(rules) == 1 and not others else None
+
+    def _without_rule(self) -> list[str]:
+        return [name for name, table in self.settings.method.items() if "identify" not in table]
+
     def scenario(self) -> str:
         """What must be equal for two runs to stand in one table: all but method, seed, device and saved features."""
         evaluation = self.settings.evaluation.model_copy(update={"features": 0})
@@ -58,15 +77,15 @@ class Run:
 
     def named(self) -> dict[str, object]:
         """The method's settings that differ from its defaults, or from those of other runs."""
-        default = self._settings(lambda table: entry(table).settings().model_dump(mode="json"))
+        default = self._settings(lambda table: self.facts["defaults"].get(table, {}))
         given = self.given().items()
         return {key: value for key, value in given if key in self.varied or value != default.get(key)}
 
     def _settings(self, of: Callable[[str], Mapping[str, object]]) -> dict[str, object]:
         return {
             key if table == self.method else f"{table}.{key}": value
-            for table in parse(self.method).tables()
-            for key, value in leaves(of(table)).items()
+            for table in self.settings.method
+            for key, value in flatten(of(table)).items()
         }
 
     def label(self) -> str:
@@ -164,7 +183,7 @@ def _once(runs: list[Run]) -> list[Run]:
 def read_run(folder: Path) -> Run:
     """One run folder; a line that is still being written is passed over."""
     rounds = [{**line} for line in read_rounds(folder)]
-    return Run(folder, read_experiment(folder / SETTINGS), {**read_about(folder)}, rounds)
+    return Run(folder, read_stored(folder / SETTINGS), {**read_about(folder)}, rounds)
 
 
 def _existing(folder: Path) -> Path:

@@ -124,7 +124,7 @@ def study_of(settings: Experiment) -> Study | None:
         return None
     departures: dict[Study, bool] = {
         "non-iid label": settings.data.split == "dirichlet",
-        "non-iid input": any(settings.rare.clean),
+        "non-iid input": any(settings.rare.clean_share),
         "uniform noise": settings.noise.where != "common",
     }
     found = [study for study, is_so in departures.items() if is_so] or ["iid"]

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from fedpca.results.read.families import FAMILIES, family_of, place_of
+from fedpca.methods.define import FAMILIES
+from fedpca.results.read.families import family_of, place_of
 from fedpca.results.read.judgements import Judgements, judgements
 from fedpca.results.read.metrics import metric_head
 from fedpca.results.read.runs import Run, by_scenario, title

@@ -8,11 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fedpca.methods.define import FAMILIES
 from fedpca.results.figures.shared import style
 from fedpca.results.figures.shared.series import Curve, Methods
 from fedpca.results.figures.shared.style import LINES, REFERENCE, Look
-from fedpca.results.read.families import FAMILIES, family_of
 from fedpca.results.read.families import REFERENCE as REFERENCE_METHOD
+from fedpca.results.read.families import family_of
 
 Curves = Mapping[str, Mapping[str, Curve]]  # of each quantity and method
 Plot = Callable[[Axes, str, str, Look], None]  # draws one method's line: panel, column, label, look

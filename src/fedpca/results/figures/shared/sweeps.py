@@ -13,7 +13,6 @@ from fedpca.results.figures.shared.lines import draw_rows
 from fedpca.results.figures.shared.style import Look
 from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
-from fedpca.settings.names import parse
 
 Sweep = dict[float, list[Run]]  # the seeds of each value
 
@@ -58,9 +57,9 @@ def sweeps(runs: Sequence[Run], key: str) -> dict[str, Sweep]:
     """The tested runs of each method by the value of a setting, values ascending; other settings are the same."""
     found: dict[str, Sweep] = {}
     for run in runs:
-        for table in parse(run.method).tables():
-            value = getattr(run.settings.settings_of(table), key, None)
-            if value is not None and run.last():
+        for table, own in run.settings.method.items():
+            value = own.get(key)
+            if isinstance(value, int | float) and run.last():
                 found.setdefault(_rest(run, table, key), {}).setdefault(float(value), []).append(run)
     return {name: dict(sorted(own.items())) for name, own in found.items() if len(own) > 1}
 

@@ -6,9 +6,9 @@ import re
 from inspect import getdoc
 from pathlib import Path
 
-from fedpca.settings.catalogue import METHODS
-from fedpca.settings.experiment import leaves
-from fedpca.settings.names import entry, outside, parse
+from fedpca.methods.registry import METHODS, facts, parse, settings_of
+from fedpca.settings.base import Table
+from fedpca.settings.toml import flatten
 
 PARTS = ("Idea", "Computation", "Settings", "Deviations", "When to use it")  # what every page is made of, in order
 
@@ -21,10 +21,7 @@ def folder() -> Path:
 
 def page_of(name: str) -> Path | None:
     """The page that describes a method; several methods may share one, and those of other packages have none."""
-    simple, drops = parse(name)
-    shared = {"fedism+": "fedism", **{known: "fedpca" for known in METHODS if known.startswith("fedpca-")}}
-    title = "with-drop" if drops else "combinations" if len(simple) > 1 else shared.get(name, name)
-    path = folder() / f"{title}.md"
+    path = folder() / f"{facts(name).page}.md"
     return path if path.is_file() else None
 
 
@@ -41,20 +38,29 @@ def explained_settings(page: str) -> dict[str, tuple[str, str]]:
     return {name.split("`")[1]: (default, source) for name, default, source in rows}
 
 
+def default_settings(table: str, method: str = "") -> Table:
+    """The defaults in one of a method's tables, nested ones under dotted keys."""
+    return flatten(settings_of(table, method or table, {}).model_dump(mode="json"))
+
+
 def describe(name: str) -> str:
     """A method on one screen, as Markdown: what it is, its idea, what is computed, its settings, when to use it."""
-    known, path = entry(name), page_of(name)
-    text = parts_of(_read(path)) if path else {"Idea": getdoc(outside(name)) or ""}
-    told = {title: f"**{title}.** {text[title]}" for title in PARTS if text.get(title)}
-    blocks = [f"{name} ({known.category}): {known.summary}", told.get("Idea"), told.get("Computation")]
-    blocks += [_settings(table) for table in parse(name).tables()]
-    blocks += [told.get("When to use it"), f"The whole page: {path}" if path else None]
+    known, path = facts(name), page_of(name)
+    text = parts_of(_read(path)) if path else {"Idea": _docstring(name)}
+    shown = {title: f"**{title}.** {text[title]}" for title in PARTS if text.get(title)}
+    blocks = [f"{name} ({known.family}): {known.summary}", shown.get("Idea"), shown.get("Computation")]
+    blocks += [_settings(table, name) for table in parse(name).tables()]
+    blocks += [shown.get("When to use it"), f"The whole page: {path}" if path else None]
     return "\n\n".join(block for block in blocks if block)
 
 
-def _settings(table: str) -> str:
+def _docstring(name: str) -> str:
+    return getdoc(METHODS[name].build) or ""
+
+
+def _settings(table: str, method: str) -> str:
     """One settings table as it can be written into an experiment file, with the reasons that its page gives."""
-    defaults = leaves(entry(table).settings().model_dump(mode="json"))
+    defaults = default_settings(table, method)
     quoted = table if re.fullmatch(r"[\w-]+", table) else f'"{table}"'
     if not defaults:
         return f"`[method.{quoted}]` has no settings."

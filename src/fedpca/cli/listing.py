@@ -1,0 +1,103 @@
+"""`fedpca list`: what a settings file may name, and the experiments that come with the package."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from fedpca.errors import SettingsError, nearest
+
+Kind = Literal["methods", "datasets", "models", "corruptions", "metrics", "figures", "experiments"]
+OWN_MODEL = "your own: function(shape, classes) returning an nn.Module; shape is (C, H, W)"
+
+
+def list_(
+    what: Annotated[Kind, typer.Argument(help="What to list.")],
+    name: Annotated[
+        str | None, typer.Argument(help="A method to describe: its idea, equations, settings, when to use it.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List what a settings file may name; with the name of a method, describe that one."""
+    if name is not None:
+        _describe(what, name, as_json)
+        return
+    lines = _summaries(what)
+    if as_json:
+        details = _method_details if what == "methods" else lambda name: {"name": name, "summary": lines[name]}
+        print(json.dumps([details(name) for name in lines], indent=2))
+    else:
+        width = max(map(len, lines), default=0)
+        print("\n".join(f"{name:<{width}}  {line}" for name, line in lines.items()))
+
+
+def _summaries(what: Kind) -> dict[str, str]:
+    """One line for each thing of a kind."""
+    if what == "methods":
+        from fedpca.methods.registry import facts, method_names
+
+        return {name: facts(name).summary for name in method_names()}
+    if what == "models":
+        from fedpca.models.registry import MODELS
+
+        return {**{name: entry.summary for name, entry in MODELS.items()}, "PACKAGE.MODULE:FUNCTION": OWN_MODEL}
+    if what == "metrics":
+        from fedpca.runs.metrics import METRICS
+
+        return {name: METRICS[name].words for name in METRICS}
+    if what == "datasets":
+        from fedpca.settings.catalogue import DATASETS
+
+        return DATASETS
+    return {name: _first_comment(path) for name, path in shipped_experiments().items()}
+
+
+def shipped_experiments() -> dict[str, Path]:
+    """The settings files that come with the package, by name; those in folders, such as lite/fashion, last."""
+    package = Path(__file__).parents[1]
+    installed, checkout = package / "experiments", package.parents[1] / "experiments"
+    folder = installed if installed.is_dir() else checkout
+    paths = sorted(folder.rglob("*.toml"), key=lambda path: (len(path.parts), path))
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
+
+
+def settings_file(name: str) -> Path:
+    """The file of that name, else the shipped experiment of that name."""
+    path, shipped = Path(name), shipped_experiments()
+    if path.is_file() or path.suffix:
+        return path
+    if name not in shipped:
+        raise SettingsError(f"there is no settings file and no experiment {name!r}{nearest(name, shipped)}")
+    return shipped[name]
+
+
+def _first_comment(path: Path) -> str:
+    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
+
+
+def _method_details(name: str) -> dict[str, object]:
+    from fedpca.methods.registry import facts, settings_of
+
+    known, settings = facts(name), settings_of(name, name, {}).model_dump(mode="json")
+    return {"name": name, "summary": known.summary, "family": known.family, "settings": settings}
+
+
+def _describe(what: str, name: str, as_json: bool) -> None:
+    """Prints one method's page, rendered where a person looks at it."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from fedpca.cli.pages import describe
+
+    if what != "methods":
+        raise SettingsError(f"`fedpca list {what}` takes no name; only `fedpca list methods NAME` describes one")
+    if as_json:
+        print(json.dumps(_method_details(name), indent=2))
+    elif sys.stdout.isatty():
+        Console().print(Markdown(describe(name)))
+    else:
+        print(describe(name))

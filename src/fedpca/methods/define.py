@@ -1,0 +1,93 @@
+"""What defines a method: its settings with their defaults, where it stands in the tables, and how it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from inspect import getdoc
+from typing import Any, Literal
+
+from fedpca.core import Method
+from fedpca.settings.base import NoSettings, Settings
+from fedpca.settings.experiment import TrainingSettings
+
+Family = Literal["baseline", "fair", "robust", "fair + robust", "ours", "ablation", "drop", "outside"]
+FAMILIES: Mapping[str, str] = {  # in the order of the tables, with their headings there
+    "baseline": "Baseline",
+    "fair": "Fair",
+    "robust": "Robust",
+    "fair + robust": "Fair + Robust",
+    "ours": "FedPCA",
+    "ablation": "Ablations",
+    "drop": "With (D)",
+    "outside": "Outside",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a method may know of the run that it is built for.
+
+    >>> Plan(rounds=10).training.lr
+    0.03
+    """
+
+    rounds: int
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    participation: float = 1.0  # share of the clients that take part in a round
+    seed: int = 0
+    clients: int | None = None  # how many there are, where that is known beforehand
+
+
+Build = Callable[[Plan, Any], Method]  # Any: each takes the settings that its definition names
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A method by name."""
+
+    name: str
+    summary: str  # one line
+    family: Family
+    settings: type[Settings]
+    build: Build
+    judges: bool = False  # whether it judges clients mislabeled itself, so that `+d` has nothing to add
+    year: int = 0  # of its first publication: methods of a family are listed by it
+    page: str = ""  # of docs/methods; none for methods of other packages
+    preset: Mapping[str, object] = field(default_factory=dict)  # defaults that differ from those of the settings class
+    fixed: Mapping[str, object] = field(default_factory=dict)  # what cannot be set, since it makes the method
+    combined: Mapping[str, object] = field(default_factory=dict)  # defaults that differ inside A+B
+    oracle: str = ""  # the setting that an experiment fills with the number of mislabeled clients in a round
+
+
+def method(
+    name: str = "",
+    *,
+    settings: type[Settings] = NoSettings,
+    family: Family = "outside",
+    judges: bool = False,
+    year: int = 0,
+    page: str = "",
+    preset: Mapping[str, object] | None = None,
+    fixed: Mapping[str, object] | None = None,
+    combined: Mapping[str, object] | None = None,
+    oracle: str = "",
+) -> Callable[[Build], Definition]:
+    """Makes a method's definition of the function that builds it; the first line of its docstring is the summary.
+
+    >>> from fedpca import Method, Plan, base, method, one_stage
+    >>> @method()
+    ... def mine(plan, settings):
+    ...     '''Nothing but FedAvg.'''
+    ...     return one_stage(base(plan))
+    >>> mine.summary, mine.family
+    ('Nothing but FedAvg', 'outside')
+    """
+
+    def define(build: Build) -> Definition:
+        own = name or f"{build.__module__}:{build.__name__}"
+        summary = (getdoc(build) or own).partition("\n")[0].rstrip(".")
+        groups = (preset or {}, fixed or {}, combined or {})
+        return Definition(own, summary, family, settings, build, judges, year, page or name, *groups, oracle)
+
+    return define

@@ -1,0 +1,152 @@
+"""From a settings file to an experiment of which every name is known; one run of it, complete; its plan and method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+
+from fedpca.core import Method
+from fedpca.data.corrupt import check_corruption
+from fedpca.data.noise import check_noise
+from fedpca.errors import SettingsError
+from fedpca.methods.compose import compose
+from fedpca.methods.define import Plan
+from fedpca.methods.registry import METHODS, facts, known_facts, parse, settings_of, upgrade_tables
+from fedpca.models.registry import check_model
+from fedpca.runs.metrics import check_metric
+from fedpca.settings.base import Table, rounded
+from fedpca.settings.experiment import Experiment
+from fedpca.settings.toml import change, read_table, setting_tables, upgrade, validate
+
+
+def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
+    """The settings in a file, with `key=value` changes on top; its name is the file's unless it gives one."""
+    settings = read_settings(path, changes)
+    if "" not in settings:
+        raise SettingsError(f"{path} holds several settings ({', '.join(settings)}): read_settings reads them")
+    return settings[""]
+
+
+def read_settings(path: Path, changes: Sequence[str] = (), only: Sequence[str] = ()) -> dict[str, Experiment]:
+    """What a file holds, by name: each `[setting.NAME]` over the rest of the file, changes on top; `only` those named.
+
+    A file without such tables holds one experiment, named "".
+    """
+    tables = setting_tables({"name": path.stem, **read_table(path)}, only, str(path))
+    settings = {}
+    for name, own in tables.items():
+        table = own
+        for text in changes:
+            table = change(table, text)
+        settings[name] = check_experiment(table, f"{path}, setting {name!r}" if name else str(path))
+    _refuse_twins(settings, str(path))
+    return settings
+
+
+def read_stored(path: Path) -> Experiment:
+    """The settings of a run folder, of an earlier version too; nothing that they name is looked up or imported."""
+    table = upgrade(Experiment, read_table(path))
+    methods, own = table.get("methods"), table.get("method")
+    if isinstance(methods, list) and isinstance(own, dict):
+        table["method"] = upgrade_tables(own)
+    return validate(Experiment, table, str(path))
+
+
+def check_experiment(table: Mapping[str, object], source: str) -> Experiment:
+    """An experiment from a plain table, of which every name is known; an error names `source`."""
+    experiment = validate(Experiment, table, source)
+    try:
+        check_model(experiment.model)
+        check_corruption(experiment.rare)
+        check_noise(experiment.noise)
+        check_metric(experiment.evaluation.accuracy)
+        for name in (*experiment.methods, *experiment.method):
+            facts(name)
+    except SettingsError as error:
+        raise SettingsError(f"{source}: {error}") from None
+    for name in experiment.methods:
+        for own in parse(name).tables():
+            _check_method(experiment, own, name, source)
+    for name in experiment.method.keys() - {own for method in experiment.methods for own in parse(method).tables()}:
+        settings_of(name, name, experiment.method[name], source)
+    return experiment
+
+
+def _check_method(experiment: Experiment, table: str, method: str, source: str) -> None:
+    """Refuses settings of a method that are wrong, or with which it would never come out of its warm-up."""
+    warmup = getattr(settings_of(table, method, experiment.method.get(table, {}), source), "warmup", 0)
+    if warmup and warmup >= experiment.rounds:
+        raise SettingsError(
+            f"{source}: rounds = {experiment.rounds}, but {table} warms up for {warmup}, so that it would be FedAvg: "
+            f"play more rounds, or set method.{table}.warmup lower"
+        )
+
+
+def _refuse_twins(settings: Mapping[str, Experiment], source: str) -> None:
+    """Refuses a run that two settings hold: in a table it would count as another seed."""
+    holders: dict[str, str] = {}
+    for name, experiment in settings.items() if len(settings) > 1 else ():
+        for method, seed in product(experiment.methods, experiment.seeds):
+            run = one_run(experiment, method, seed).model_dump_json()
+            if run in holders:
+                raise SettingsError(
+                    f"{source}: the settings {holders[run]!r} and {name!r} hold the same run, {method} seed {seed}: "
+                    "take the method out of one of them, or choose one with --setting"
+                )
+            holders[run] = name
+
+
+def one_run(experiment: Experiment, method: str, seed: int) -> Experiment:
+    """The part of an experiment that one run folder holds: one method, its settings spelled out, one seed."""
+    tables: dict[str, Table] = {}
+    for name in parse(method).tables():
+        given = {**_oracle(experiment, name), **experiment.method.get(name, {})}
+        tables[name] = settings_of(name, method, given).model_dump(mode="json", exclude_none=True)
+    return experiment.model_copy(update={"methods": (method,), "seeds": (seed,), "method": tables})
+
+
+def _oracle(experiment: Experiment, table: str) -> Table:
+    """The number of mislabeled clients in a round, for the method that is told it, where the settings tell."""
+    clients = client_count(experiment)
+    key = METHODS[table].oracle if table in METHODS else ""
+    if not key or clients is None:
+        return {}
+    return {key: rounded(experiment.noise.clients * max(1, rounded(experiment.participation * clients)))}
+
+
+def facts_of(run: Experiment) -> Table:
+    """What a run folder says of its method, so that whoever reads it needs none of the method's code."""
+    name = run.methods[0]
+    known = facts(name)
+    defaults = {own: settings_of(own, name, _oracle(run, own)) for own in parse(name).tables()}
+    return {
+        "summary": known.summary,
+        "family": known.family,
+        "judges": known.judges,
+        "defaults": {own: settings.model_dump(mode="json") for own, settings in defaults.items()},
+    }
+
+
+def stored_facts(run: Experiment) -> Table:
+    """The same for a folder that does not say it; of a method of another package nothing is known."""
+    if known_facts(run.methods[0]):
+        return facts_of(run)
+    return {"summary": "", "family": "outside", "judges": False, "defaults": {}}
+
+
+def client_count(experiment: Experiment) -> int | None:
+    """How many clients there are, where the settings say so."""
+    return experiment.data.clients or len(experiment.data.sizes or ()) or None
+
+
+def plan_of(experiment: Experiment) -> Plan:
+    """What methods may know of an experiment."""
+    clients, seed = client_count(experiment), experiment.seeds[0]
+    return Plan(experiment.rounds, experiment.training, experiment.participation, seed, clients)
+
+
+def method_of(experiment: Experiment, name: str = "") -> Method:
+    """The experiment's method of this name, its first one if none is given, as its settings say."""
+    run = one_run(experiment, name or experiment.methods[0], experiment.seeds[0])
+    return compose(run.methods[0], plan_of(run), run.method)
