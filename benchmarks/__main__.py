@@ -43,7 +43,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; or `commits CHECKOUT`")
     parser.add_argument("--json", action="store_true", help="print JSON alone")
     group = parser.add_argument_group("for speed")
-    group.add_argument("--workloads", default=",".join(speed.NAMES), help="some of %(default)s", type=_listed)
+    group.add_argument("--workloads", default=",".join(speed.NAMES), help="some of %(default)s", type=_split)
     group.add_argument("--peers", action="store_true", help="with the peers that `make bench-peers` installs")
     group.add_argument("--repeat", type=int, help="turns of each system")
     group.add_argument("--max-wait", type=float, default=speed.Pace.max_wait, help="seconds to wait for quiet")
@@ -56,7 +56,7 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _listed(text: str) -> list[str]:
+def _split(text: str) -> list[str]:
     return text.split(",")
 
 

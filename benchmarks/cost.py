@@ -46,10 +46,10 @@ def _ratios(model: str, shape: tuple[int, int, int], clients: int, images: int) 
     workers = Workers([build(model, shape, 10, 0) for _ in range(2)])
     start = Server(params_of(workers.nets[0]))
 
-    def played(recipe: Recipe) -> Server:
+    def play_once(recipe: Recipe) -> Server:
         method = Method("measured", (Stage(recipe),))
         return play_round(recipe, InProcess(method, shards, workers, seed=0), start, rounds=20)
 
-    medians = times_of({name: partial(played, recipe) for name, recipe in recipes.items()})
+    medians = times_of({name: partial(play_once, recipe) for name, recipe in recipes.items()})
     workers.close()
     return {name: round(value / medians["fedavg"], 2) for name, value in medians.items()}

@@ -25,13 +25,13 @@ ROOT = Path(__file__).parents[1]
 def measure() -> dict[str, object]:
     """Medians of exchanges in turns, four sites on this machine; the ratio is that of training to FedAvg's training."""
     with tempfile.TemporaryDirectory() as name:
-        figures = _measured(Path(name))
+        figures = _run_turns(Path(name))
     seconds = figures["seconds_per_exchange"]
     ratios = {f"{kind}_to_fedavg": round(seconds[kind] / seconds["flower_fedavg"], 2) for kind in ("train", "report")}
     return {**ratios, **figures}
 
 
-def _measured(folder: Path) -> dict[str, dict[str, float]]:
+def _run_turns(folder: Path) -> dict[str, dict[str, float]]:
     port, out = free_port(), folder / "figures.json"
     python_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     env = {**environment(folder / "home"), "PYTHONPATH": python_path, "FEDPCA_CACHE": str(folder / "cache")}

@@ -68,8 +68,8 @@ def plain(message: Message, context: Context) -> Message:
         optimizer.zero_grad()
         cross_entropy(model(x[rows]), y[rows]).backward()
         optimizer.step()
-    told = MetricRecord({"num-examples": len(y)})
-    content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": told})
+    metrics = MetricRecord({"num-examples": len(y)})
+    content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
     return Message(content, reply_to=message)
 
 

@@ -10,10 +10,9 @@ import sys
 import torch
 from fedpca.core import Server, Shard
 from fedpca.loop import play
-from fedpca.runs.check import method_of
 from fedpca.models.build import build
 from fedpca.models.flat import params_of
-from fedpca.runs.check import check_experiment
+from fedpca.runs.check import check_experiment, method_of
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 

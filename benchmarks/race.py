@@ -36,7 +36,7 @@ class Entry:
     folder: Path = ROOT
 
 
-class Broken(Exception):
+class EntrantError(Exception):
     """An entrant ended too early; its last words."""
 
 
@@ -82,7 +82,7 @@ class Entrant:
         self.words, self.answers = self.process.stdin, self.process.stdout
         try:
             first = self._answer()
-        except Broken:
+        except EntrantError:
             self.end()
             raise
         self.result = Result(time.perf_counter() - began, first["moved"])
@@ -116,9 +116,9 @@ class Entrant:
         with suppress(BrokenPipeError):
             self.words.close()
         deadline = time.perf_counter() + END_TIMEOUT
-        while time.perf_counter() < deadline and (self.process.poll() is None or any(map(_lives, members))):
+        while time.perf_counter() < deadline and (self.process.poll() is None or any(map(_is_alive, members))):
             time.sleep(0.05)
-        for member in filter(_lives, members):
+        for member in filter(_is_alive, members):
             with suppress(ProcessLookupError):
                 os.kill(member, signal.SIGKILL)
         self.process.wait()
@@ -137,15 +137,15 @@ class Entrant:
 
     def _answer(self) -> dict[str, Any]:
         if not select.select([self.answers], [], [], REPLY_TIMEOUT)[0]:
-            raise Broken(f"said nothing for {REPLY_TIMEOUT} s")
+            raise EntrantError(f"said nothing for {REPLY_TIMEOUT} s")
         if line := self.answers.readline():
             answer: dict[str, Any] = json.loads(line)
             return answer
         self.errors.seek(0)
-        raise Broken(self.errors.read()[-2000:].strip() or f"ended with code {self.process.wait()}")
+        raise EntrantError(self.errors.read()[-2000:].strip() or f"ended with code {self.process.wait()}")
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     """Whether a process is there and is not merely waiting for its parent to take note of its end."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -185,7 +185,7 @@ def _noting(name: str, broken: dict[str, str], running: dict[str, Entrant]) -> I
     """Takes an entrant that breaks out of the race, and notes its last words."""
     try:
         yield
-    except Broken as error:
+    except EntrantError as error:
         print(f"{name}: {error}", file=sys.stderr)
         broken[name] = str(error)
         if entrant := running.pop(name, None):

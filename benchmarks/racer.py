@@ -38,13 +38,13 @@ class Racer:
         if self.left:
             self.seconds.append(now - self.began)
             self.left -= 1
-        if not self.left and not self._asked(weights):
+        if not self.left and not self._wait_for_word(weights):
             self._say(peak_mb=peak_megabytes())
             return False
         self.began = time.perf_counter()
         return True
 
-    def _asked(self, weights: Callable[[], Iterable[Tensor]]) -> bool:
+    def _wait_for_word(self, weights: Callable[[], Iterable[Tensor]]) -> bool:
         """Says what the last rounds took, and whether there is a word for more."""
         if self.seconds:
             self._say(seconds=self.seconds, cpu=(cpu_seconds() - self.used) / len(self.seconds))

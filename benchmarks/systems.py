@@ -58,20 +58,18 @@ def naive(workload: Workload) -> Iterator[Weights]:
 
 def fedpca(workload: Workload, name: str = "fedavg") -> Iterator[Weights]:
     """fedpca in this process, with as many workers as cores."""
-    from fedpca.methods.build import compose
-
     from fedpca.core import Server, Shard
     from fedpca.loop import play
     from fedpca.models.build import build
     from fedpca.models.flat import params_of
-    from fedpca.runs.check import check_experiment
+    from fedpca.runs.check import check_experiment, method_of
     from fedpca.simulate.clients import InProcess
     from fedpca.simulate.workers import Workers
 
     training = {"lr": LR, "momentum": MOMENTUM, "weight_decay": DECAY, "batch": workload.batch}
     table = {"model": {"name": workload.model}, "training": training, "method": {"fedpca-hs": {"warmup": 0}}}
     shards = {str(client): Shard(x, y) for client, (x, y) in enumerate(data_of(workload))}
-    method = compose(name, check_experiment(table, "benchmark"))
+    method = method_of(check_experiment(table, "benchmark"), name)
     nets = [build(workload.model, workload.shape, CLASSES, 0) for _ in range(cores())]
     nets[0].module.load_state_dict(model_of(workload).state_dict())
     start = Server(params_of(nets[0]))

@@ -63,7 +63,7 @@ def dispersion_gap(runs: Sequence[Run]) -> tuple[float, float]:
     return (fmean(reported), fmean(implied)) if reported else (nan, nan)
 
 
-def tell(runs: Sequence[Run]) -> None:
+def print_claims(runs: Sequence[Run]) -> None:
     """Prints what holds in one scenario."""
     of: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
@@ -86,7 +86,7 @@ def tell(runs: Sequence[Run]) -> None:
 
 def main() -> None:
     for runs in by_scenario(find_runs([Path(name) for name in sys.argv[1:]])):
-        tell(runs)
+        print_claims(runs)
 
 
 if __name__ == "__main__":

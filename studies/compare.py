@@ -74,8 +74,8 @@ class Shortfall:
     key: tuple[str, str] = ("agreement", "certainty")
 
     def __call__(self, reports: Mapping[ClientId, Report]) -> Findings | None:
-        told = {c: {**r, "slope": _ratio(r, *self.key), "slope_error": 0.0} for c, r in reports.items()}
-        return WrongShares(self.share, 0.0)(told)
+        reported = {c: {**r, "slope": _ratio(r, *self.key), "slope_error": 0.0} for c, r in reports.items()}
+        return WrongShares(self.share, 0.0)(reported)
 
 
 def _ratio(report: Report, over: str, under: str) -> float:
@@ -96,7 +96,7 @@ RULES: dict[str, tuple[Callable[..., Findings | None], float]] = {  # and the th
 }
 
 
-def judged(
+def judge(
     rule: Callable[..., Findings | None], threshold: float, recording: Mapping[str, object]
 ) -> list[dict[str, float]]:
     """How well the rule does in each of the last rounds."""
@@ -104,8 +104,8 @@ def judged(
     part, found = NameGroups(rule, threshold=threshold), []
     diagnosis: Diagnosis = {}
     for reports in recording["rounds"][WARMUP:]:  # type: ignore[index]
-        told = {c: {"slope_error": 0.0, **report} for c, report in reports.items()}
-        diagnosis = part(diagnosis, told, When(1, 1))
+        reported = {c: {"slope_error": 0.0, **report} for c, report in reports.items()}
+        diagnosis = part(diagnosis, reported, When(1, 1))
         verdict = identification(diagnosis, truth)
         nobody = {"f1": float(not truth.mislabeled), "accused_common": 0, "accused_rare": 0}
         found.append(verdict or nobody)
@@ -126,7 +126,7 @@ def main() -> None:
             continue
         figures: dict[str, list[float]] = defaultdict(list)
         for recording in recordings:
-            found = judged(rule, threshold, recording)
+            found = judge(rule, threshold, recording)
             f1 = fmean(f["f1"] for f in found)
             accused = sum(f["accused_common"] + f["accused_rare"] for f in found)
             for column, value in columns(recording["spec"], f1, accused).items():

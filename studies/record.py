@@ -50,13 +50,13 @@ def grid() -> Iterator[Spec]:
             yield {"clients": clients, "split": split, "rare": rare, "rho": rho, "eta": eta, "seed": 0}
 
 
-def outside() -> Iterator[Spec]:
+def cifar_grid() -> Iterator[Spec]:
     """CIFAR-10 with a network too small for it: rare clients' dispersion above the common ones' at equal loss."""
     for rare, (rho, eta) in product((0.1, 0.2), ((0.0, 0.0), (0.2, 1.0), (0.4, 0.8), (0.4, 0.5))):
         yield {"clients": 50, "split": "iid", "rare": rare, "rho": rho, "eta": eta, "seed": 0, "cifar": True}
 
 
-def fresh() -> Iterator[Spec]:
+def fresh_grid() -> Iterator[Spec]:
     """Federations under seeds that no decision was made on, each of its own."""
     noises = ((0.0, 0.0), (0.2, 0.5), (0.6, 0.8), (0.4, 0.3))
     for number, (clients, (rho, eta), split, rare) in enumerate(product((10, 20), noises, SPLITS, (0.0, 0.2))):
@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--fresh", action="store_true", help="32 federations that were held out")
     options = parser.parse_args()
-    specs = list(fresh()) if options.fresh else [*grid(), *outside()]
+    specs = list(fresh_grid()) if options.fresh else [*grid(), *cifar_grid()]
     work_through(record, specs, options.out, options.jobs)
 
 

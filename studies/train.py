@@ -62,14 +62,14 @@ def table(out: Path) -> None:
     for runs in by_scenario(find_runs([out])):
         rules = [[run for run in runs if run.method == method] for method in METHODS]
         if all(len(own) == len(SEEDS) and all(run.is_done for run in own) for own in rules):
-            (f1, wrongly, worst), (auto_f1, auto_wrongly, auto_worst) = (_judged(own) for own in rules)
+            (f1, wrongly, worst), (auto_f1, auto_wrongly, auto_worst) = (_judgement(own) for own in rules)
             print(
                 f"{runs[0].settings.name:58} {f1:14.2f} {wrongly:5.1f} {auto_f1:14.2f} {auto_wrongly:5.1f} "
                 f"{worst:7.2f} {auto_worst:6.2f} {auto_worst - worst:12.2f}"
             )
 
 
-def _judged(runs: list[Run]) -> tuple[float, float, float]:
+def _judgement(runs: list[Run]) -> tuple[float, float, float]:
     """Mean F1 and wrongly accused clients per round over the last ten, and worst accuracy in percent."""
     found = [line["identification"] for run in runs for line in run.rounds[-LAST:]]
     wrongly = fmean(f["accused_common"] + f["accused_rare"] for f in found)

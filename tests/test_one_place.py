@@ -17,11 +17,11 @@ import pytest
 pytestmark = pytest.mark.xfail(strict=False, reason="the registries land one after the other")
 
 METHOD = '''
-"""The largest client's model, whatever the others learned."""
+"""The model of one client, whatever the others learned."""
 
 from dataclasses import dataclass, replace
 
-from fedpca import Experiment, Method, PerCoordinate, Settings, base, single
+from fedpca import Method, PerCoordinate, Plan, Settings, base, method, one_stage
 
 
 class LastSettings(Settings):
@@ -38,9 +38,10 @@ class Last:
         return values[-self.rank].double()
 
 
-def last(experiment: Experiment, settings: LastSettings) -> Method:
+@method("last", settings=LastSettings)
+def last(plan: Plan, settings: LastSettings) -> Method:
     """The last client's weights."""
-    return single("last", replace(base(experiment), aggregate=PerCoordinate(Last(settings.rank))))
+    return one_stage(replace(base(plan), aggregate=PerCoordinate(Last(settings.rank))))
 '''
 METRIC = '''
 """The mean probability of the label."""

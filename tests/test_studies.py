@@ -42,7 +42,7 @@ def short(monkeypatch):
     monkeypatch.setattr(studies.record, "DATA", {10: ("digits", "mlp", 300, 0.5, 0.1)})
     for study in (studies.record, studies.train):
         monkeypatch.setattr(study, "grid", lambda: iter(SPECS))
-    monkeypatch.setattr(studies.record, "outside", lambda: iter(()))
+    monkeypatch.setattr(studies.record, "cifar_grid", lambda: iter(()))
 
 
 def test_reports_are_recorded_once_and_compared(short, call, tmp_path: Path):
@@ -64,13 +64,18 @@ def test_reports_are_recorded_once_and_compared(short, call, tmp_path: Path):
 
 def test_the_grids_are_those_of_the_log():
     assert len(list(studies.record.grid())) == 3 * 2 * 3 * (6 + 16)
-    assert len(list(studies.record.outside())) == 8
-    assert len(list(studies.record.fresh())) == 32
+    assert len(list(studies.record.cifar_grid())) == 8
+    assert len(list(studies.record.fresh_grid())) == 32
     assert len(list(studies.train.grid())) == 30 + 6 + 9 + 2
 
 
 def test_every_federation_of_the_grids_can_be_played():
-    for spec in (*studies.record.grid(), *studies.record.outside(), *studies.record.fresh(), *studies.train.grid()):
+    for spec in (
+        *studies.record.grid(),
+        *studies.record.cifar_grid(),
+        *studies.record.fresh_grid(),
+        *studies.train.grid(),
+    ):
         assert studies.train.experiment(spec).data.clients == spec["clients"]
 
 
@@ -107,10 +112,10 @@ def test_claims_are_checked_on_runs(call, tmp_path: Path, monkeypatch):
     title, *lines = call(studies.claims, tmp_path).splitlines()
     assert title.startswith("digits: digits, 6 clients")
     assert [line.partition(":")[0].strip() for line in lines] == [
-        "fedpca-d less the best rival, fedavg",
-        "fedpca-d less fedpca-wo-fairness",
-        "fedavg+d less fedavg",
-        "dispersion of common less rare clients",
+        "fedpca-d minus the best rival, fedavg",
+        "fedpca-d minus fedpca-wo-fairness",
+        "fedavg+d minus fedavg",
+        "dispersion of common minus rare clients",
     ]
     assert "over 1 seeds" in lines[0]  # golden runs have one seed
 

@@ -32,7 +32,7 @@ client_app = ClientApp()
 
 
 @cache
-def _held(name: str) -> tuple[list[tuple[Tensor, Tensor]], nn.Module]:
+def _data_and_model(name: str) -> tuple[list[tuple[Tensor, Tensor]], nn.Module]:
     return data_of(WORKLOADS[name]), model_of(WORKLOADS[name])
 
 
@@ -40,7 +40,7 @@ def _held(name: str) -> tuple[list[tuple[Tensor, Tensor]], nn.Module]:
 def train(message: Message, context: Context) -> Message:
     """One client's epoch."""
     name = str(message.content["config"]["workload"])
-    data, model = _held(name)
+    data, model = _data_and_model(name)
     x, y = data[int(context.node_config["partition-id"])]
     model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     fit(model, optimizer_of(model), x, y, WORKLOADS[name].batch)
