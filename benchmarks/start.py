@@ -12,7 +12,7 @@ ROUND = """
 import tempfile, time
 from pathlib import Path
 from fedpca.runs import run as experiment
-from fedpca.cli.console import run_all
+from fedpca.cli.run import run_all
 from fedpca.runs.check import read_settings
 
 def begun(*_):

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from fedpca.cli.console import _Progress
 from fedpca.errors import RunError
 from fedpca.runs import folder as record
 from fedpca.runs.cell import Cell, cells, cells_of_all, is_done
 from fedpca.runs.check import read_experiment, read_settings
 from fedpca.runs.folder import locked_run
-from fedpca.runs.jobs import _inherited, run_cells
-from fedpca.runs.run import default_workers
+from fedpca.runs.jobs import default_workers
+from fedpca.runs.processes import _child_environment, play_in_processes
 from fedpca.settings.experiment import Experiment
 from tests.unmeasured import unmeasured
 
@@ -150,7 +149,7 @@ def test_jobs_do_not_change_a_byte(experiment: Experiment, tmp_path: Path):
     assert len(results(tmp_path / "one")) == 4
     assert results(tmp_path / "two") == results(tmp_path / "one")
     for cell in cells(experiment, tmp_path):  # without a terminal, one line per run
-        assert f"{cell.method} seed {cell.seed} round 12/12: worst " in message
+        assert f"{cell.method} seed {cell.seed} round 12/12: ACC worst " in message
     assert "4 of 4 runs" in run(tmp_path, "two.toml", "--out", "two", "--jobs", 2, "--resume")
 
 
@@ -160,7 +159,7 @@ def test_settings_side_by_side_are_each_their_own_federation(experiment: Experim
     todo = cells_of_all(read_settings(tmp_path / "several.toml"), tmp_path / "two")
     assert len(results(tmp_path / "two")) == len(todo) == 6
     for cell in todo:
-        assert f"{cell.setting}: {cell.method} seed {cell.seed} round 12/12: worst " in message
+        assert f"{cell.setting}: {cell.method} seed {cell.seed} round 12/12: ACC worst " in message
     run(tmp_path, "several.toml", "--out", "one")
     assert results(tmp_path / "one") == results(tmp_path / "two")
     run(tmp_path, "two.toml", "--set", "name=several", "--out", "plain")
@@ -245,7 +244,7 @@ def test_one_killed_process_does_not_leave_the_others_running(experiment: Experi
             multiprocessing.active_children()[0].kill()
 
     with pytest.raises(RunError, match=r"a worker process died by signal 9 .* seed 0: --resume goes on"):
-        run_cells(todo, 2, {"": 1}, None, kill_one)
+        play_in_processes(todo, 2, {"": 1}, None, kill_one)
     assert not multiprocessing.active_children()
     assert free(tmp_path / "cut")
 
@@ -280,28 +279,9 @@ def test_processes_share_the_cores(experiment: Experiment, federation):
 
 def test_threads_that_the_user_sets_are_left_alone(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    with _inherited():
+    with _child_environment():
         assert os.environ["OMP_NUM_THREADS"] == "3"
     assert os.environ["OMP_NUM_THREADS"] == "3"
-
-
-def test_the_bar_counts_rounds_of_runs_side_by_side(experiment: Experiment, tmp_path: Path):
-    one, two, *_ = todo = cells(experiment, tmp_path)
-
-    def line(number: int, acc: float | None) -> record.RoundLine:
-        groups = None if acc is None else {"common": {"acc": acc}}
-        return {"round": number, "groups": groups, "left_out": {}, "clients": {"id": ["0"]}}
-
-    progress = _Progress(todo)
-    with progress as watch:
-        (task,) = progress.bar.tasks
-        assert task.total == 4 * 12
-        watch(one, line(1, 0.5))
-        watch(two, line(7, 0.25))  # resumed: six rounds were played before
-        assert task.completed == 1 + 7
-        watch(one, line(2, None))
-        assert task.completed == 2 + 7
-        assert task.fields["scores"] == "worst 50.0 average 50.0"  # its own, when last tested
 
 
 def test_jobs_must_be_at_least_one(experiment: Experiment, tmp_path: Path):

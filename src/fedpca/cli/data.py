@@ -6,8 +6,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,11 +61,12 @@ def check(
     NAME is a known dataset, a path to your own, or a settings file with a [data] table. Tables are read whole, and of
     every image that a run would use the header and the end. Exit code 0 if all is there, 1 if not. Uses no network.
     """
+    from fedpca.cli.progress import counting_bar
     from fedpca.data.check import check as look
 
     settings = _settings(name, image_size)
     try:
-        with _bar("checking", as_json) as progress:
+        with counting_bar("checking", as_json) as progress:
             report = look(settings, data_dir, None, deep, progress)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
@@ -83,7 +83,7 @@ def prepare(name: Name, data_dir: DataDir = None, image_size: ImageSize = None) 
 
     NAME is as for `check`; a settings file gives the seed and the image size that its runs will ask for.
     """
-    from fedpca.cli.console import err
+    from fedpca.cli.progress import counting_bar, say
     from fedpca.data import datasets
     from fedpca.data.cache import opened
 
@@ -94,18 +94,18 @@ def prepare(name: Name, data_dir: DataDir = None, image_size: ImageSize = None) 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that kill, too, clears away what is half written
     start = time.monotonic()
     try:
-        with _bar("fetching") as progress:
+        with counting_bar("fetching") as progress:
             files = datasets.found(settings, datasets.located(settings, datasets.data_folder(data_dir), progress))
         before = opened(files.entry, files.name)
-        with _bar("decoding") as progress:
+        with counting_bar("decoding") as progress:
             dataset = before or datasets.decode(files, progress)
     except KeyboardInterrupt:
-        err.print("stopped; nothing was kept", markup=False)
+        say("stopped; nothing was kept")
         raise typer.Exit(130) from None
     how = "decoded before, in" if before else f"decoded in {time.monotonic() - start:.0f} s into"
     print(f"{_described(dataset)}: {how} {files.entry} ({_bytes(_size(files.entry))})")
     for line in dataset.skipped[:5]:
-        err.print(f"left out: {line}", markup=False, soft_wrap=True)
+        say(f"left out: {line}")
 
 
 def _settings(name: str, image_size: int | None) -> DataSettings:
@@ -195,26 +195,3 @@ def _bytes(count: float) -> str:
             return f"{count:.0f} {unit}"
         count /= 1000
     return f"{count:.1f} GB"
-
-
-@contextmanager
-def _bar(words: str, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """A bar that appears with the first image, and only for people."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from fedpca.cli.console import err
-
-    columns = (TextColumn(words), BarColumn(), MofNCompleteColumn(), TextColumn("left"), TimeRemainingColumn())
-    bar = Progress(*columns, console=err, transient=True)
-
-    def tell(done: int, total: int) -> None:
-        if not bar.tasks:
-            bar.start()
-            bar.add_task(words)
-        bar.update(bar.tasks[0].id, completed=done, total=total)
-
-    try:
-        yield tell if err.is_terminal and not quiet else lambda done, total: None
-    finally:
-        if bar.tasks:
-            bar.stop()

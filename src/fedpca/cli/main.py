@@ -52,7 +52,7 @@ def demo(
     workers: WorkersOption = None, out: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs/demo")
 ) -> None:
     """Compare four methods on the embedded digits federation; takes about two minutes, repeated it shows the table."""
-    from fedpca.cli.console import run_all
+    from fedpca.cli.run import run_all
     from fedpca.runs.check import read_settings
 
     settings = read_settings(shipped_experiments()["demo"])
@@ -95,7 +95,7 @@ def run(
     ] = None,
 ) -> None:
     """Run every setting, method and seed of an experiment, then show the tables."""
-    from fedpca.cli.console import run_all
+    from fedpca.cli.run import run_all
     from fedpca.runs.check import read_settings
 
     lists = [f"methods={json.dumps(method)}"] * bool(method) + [f"seeds={json.dumps(seed)}"] * bool(seed)
@@ -122,7 +122,7 @@ def results(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the tables.")] = False,
 ) -> None:
     """Show the tables of results, and write them, figures and a page; also while runs go on."""
-    from fedpca.cli.console import show, write_results
+    from fedpca.cli.results import show, write_results
     from fedpca.results import tables
     from fedpca.results.read.runs import find_runs
 
@@ -143,7 +143,7 @@ def watch(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 8765,
 ) -> None:
     """Show the page of runs that are under way, live in a browser of this machine; ends with the runs."""
-    from fedpca.cli.console import watch_runs
+    from fedpca.cli.results import watch_runs
 
     watch_runs(folder, port)
 

@@ -1,197 +1,119 @@
-"""Runs of an experiment side by side, in processes that each play one after another."""
+"""Which runs are to be played, by how many jobs and workers, and playing them."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
-import sys
-import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from threading import Thread
 
-from fedpca.errors import RunError, UserError
-from fedpca.runs import run as engine
-from fedpca.runs.cell import Cell, Watch
-from fedpca.runs.folder import RoundLine
+from fedpca.data.datasets import Dataset
+from fedpca.data.federation import Federation
+from fedpca.errors import UserError
+from fedpca.methods.base import base
+from fedpca.models.build import build
+from fedpca.runs.cell import Cell, Watch, cells_of_all, check_folder
+from fedpca.runs.check import plan_of
+from fedpca.runs.processes import play_in_processes
+from fedpca.runs.run import Prepared, run_cell
+from fedpca.settings.experiment import Experiment
+from fedpca.simulate.batched import SIZE, SMALL, can_team
 
-THREADS = "OMP_NUM_THREADS"  # of a kernel; clients are what a process works on at the same time
-
-
-class CrashError(Exception):
-    """An exception in another process; its text is the trace from there."""
+Progress = Callable[[int, int], None]  # images read so far, of how many
 
 
 @dataclass(frozen=True)
-class Fault:
-    """What ended a process, as text: an exception of somebody's own class might not survive the way."""
+class Schedule:
+    """Runs that are to be played, and how."""
 
-    text: str  # the message of a fault that the user can mend, else the trace
-    mendable: bool
-
-
-@dataclass
-class Job:
-    """A process, the pipe to it, and the run that it plays.
-
-    Each has a pipe of its own: a queue for all would be locked for good by a process that is killed while it writes.
-    """
-
-    process: SpawnProcess
-    pipe: Connection
-    cell: Cell | None = None
+    cells: Sequence[Cell]
+    jobs: int  # runs at the same time
+    workers: Mapping[str, int]  # of each run, by the name of its setting
+    words: Sequence[str]  # the same for people, a line for all settings that are played alike
+    prepared: Prepared  # holds the first run's data
 
 
-def run_cells(
-    cells: Sequence[Cell], jobs: int, workers: Mapping[str, int], data_dir: Path | None, watch: Watch
-) -> None:
-    """Plays cells to their end in so many processes, the next one for whoever is free; no process outlives the call.
-
-    `workers` are those of each process, by the name of the setting.
-    """
-    todo = iter(cells)
-    with _started(jobs, workers, data_dir) as team:
-        busy = list(team)
-        while busy:
-            ready = wait([job.pipe for job in busy])
-            for job in [job for job in busy if job.pipe in ready]:
-                if not _answered(job, todo, watch):
-                    busy.remove(job)
+def every_run(settings: Mapping[str, Experiment], out: Path, resume: bool) -> list[Cell]:
+    """All runs of an experiment, finished or not; refuses folders that hold something else."""
+    cells = cells_of_all(settings, out)
+    for cell in cells:
+        check_folder(cell, resume)
+    return cells
 
 
-def _answered(job: Job, todo: Iterator[Cell], watch: Watch) -> bool:
-    """Whether the process has more to do, once its message is dealt with: a round, a fault, or the wish for a cell."""
-    message = _heard(job)
-    if isinstance(message, Fault):
-        raise UserError(message.text) if message.mendable else CrashError(message.text)
-    if message is not None and job.cell is not None:
-        watch(job.cell, message)
-        return True
-    job.cell = next(todo, None)
-    with suppress(OSError):  # that it died is heard next
-        job.pipe.send(job.cell)
-    return job.cell is not None
+def schedule(
+    cells: Sequence[Cell], jobs: int, workers: int | None, data_dir: Path | None, progress: Progress | None = None
+) -> Schedule:
+    """How these runs are played; reads the data of all settings, so that errors are found before any is played."""
+    jobs, prepared = min(jobs, len(cells)), Prepared(data_dir)
+    first_cells = {cell.setting: cell for cell in reversed(cells)}  # the first to be played is last: its data are kept
+    counts, words = dict[str, int](), dict[str, str]()
+    for setting, cell in first_cells.items():
+        with _naming(setting):
+            dataset, federation = prepared.of(cell, progress)
+            counts[setting] = workers or default_workers(cell.settings, federation, jobs)
+            words[setting] = describe(cell.settings, federation, jobs, counts[setting]) + _skipped(dataset)
+    return Schedule(cells, jobs, counts, _together(dict(reversed(words.items()))), prepared)
 
 
-def _heard(job: Job) -> RoundLine | Fault | None:
-    """The next message of a process; one that has died has none."""
-    try:
-        message: RoundLine | Fault | None = job.pipe.recv()
-    except (EOFError, OSError):
-        raise RunError(_obituary(job)) from None
-    return message
-
-
-def _obituary(job: Job) -> str:
-    """How the process died, what was lost, and how to go on."""
-    job.process.join(10)  # the pipe breaks a moment before
-    code = job.process.exitcode or 0
-    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    cause = " (if memory ran out, fewer --jobs need less)" if code == -9 else ""
-    where = f"while it played {job.cell.name}" if job.cell else "before its first run"
-    return f"a worker process died {how}{cause} {where}: --resume goes on from the last checkpoint"
-
-
-@contextmanager
-def _started(jobs: int, workers: Mapping[str, int], data_dir: Path | None) -> Iterator[list[Job]]:
-    """Processes that wait for cells; killed if this ends by an exception, which run folders survive."""
-    spawn, team = multiprocessing.get_context("spawn"), list[Job]()
-    try:
-        with _inherited():
-            for _ in range(jobs):
-                pipe, theirs = spawn.Pipe()
-                process = spawn.Process(target=_work, args=(theirs, workers, data_dir), daemon=True)
-                process.start()
-                theirs.close()  # else a dead process would leave the pipe open
-                team.append(Job(process, pipe))
-        yield team
-        for job in team:
-            job.process.join()
-    finally:
-        for job in team:
-            job.process.kill()
-        for job in team:
-            job.process.join()  # so that nobody holds a run folder when this returns
-
-
-@contextmanager
-def _inherited() -> Iterator[None]:
-    """What processes started here begin with: one thread per kernel, and deaf to Ctrl-C, which their parent answers."""
-    given = THREADS in os.environ
-    os.environ.setdefault(THREADS, "1")
-    try:
-        with _no_interrupts():
-            yield
-    finally:
-        if not given:
-            del os.environ[THREADS]
-
-
-@contextmanager
-def _no_interrupts() -> Iterator[None]:
-    """Puts Ctrl-C off until the end: a process that is half started when it comes would complain."""
-    missed = list[int]()
-    before = signal.signal(signal.SIGINT, lambda number, _: missed.append(number))
-    try:
-        with _blocked():
-            yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if missed:
-        signal.raise_signal(signal.SIGINT)
-
-
-@contextmanager
-def _blocked() -> Iterator[None]:
-    """Keeps Ctrl-C from this thread and, for good, from processes that it starts; other threads may still take it."""
-    if sys.platform == "win32":
-        yield
+def play_all(scheduled: Schedule, watch: Watch) -> None:
+    """Plays the runs to their end, one after another or in processes side by side."""
+    prepared, workers = scheduled.prepared, scheduled.workers
+    if scheduled.jobs > 1:
+        prepared.kept.clear()  # decoded and found good; every process makes its own
+        play_in_processes(scheduled.cells, scheduled.jobs, workers, prepared.data_dir, watch)
         return
-    from multiprocessing.resource_tracker import ensure_running
+    for cell in scheduled.cells:
+        run_cell(cell, *prepared.of(cell), workers[cell.setting], watch)
 
-    ensure_running()  # beforehand: it would unblock the signal
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+def default_workers(experiment: Experiment, federation: Federation, jobs: int = 1) -> int:
+    """As many as each job has cores, but no more than clients; one for models whose passes draw random numbers."""
+    if experiment.device != "cpu":
+        return 1  # it does many things at a time by itself
+    probe = build(experiment.model.name, federation.shape, len(federation.classes), 0)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if probe.draws else max(1, min(cores // jobs, len(federation.shards)))
+
+
+def describe(experiment: Experiment, federation: Federation, jobs: int, workers: int) -> str:
+    """How a setting's runs are played, in words: what was chosen for this model and machine."""
+    net = build(experiment.model.name, federation.shape, len(federation.classes), 0)
+    runs = f"{jobs} runs at a time, each with " if jobs > 1 else ""
+    text = f"{len(federation.shards)} clients; {runs}{workers} worker{'s' * (workers > 1)} of one thread"
+    text += f", models on {experiment.device}" if experiment.device != "cpu" else ""
+    if not can_team(net, base(plan_of(experiment)).train):
+        return f"{text}, a client at a time each"
+    where = f"; small enough for one of the {workers}" if workers > 1 and len(net.weights) <= SMALL else ""
+    return f"{text}, {min(SIZE, len(federation.shards))} clients together where the method allows it{where}"
+
+
+@contextmanager
+def _naming(setting: str) -> Iterator[None]:
+    """Errors inside say which setting they are of, where it has a name."""
     try:
         yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-# In the other process
-
-
-def _work(pipe: Connection, workers: Mapping[str, int], data_dir: Path | None) -> None:
-    """Plays the cells that the parent sends until there are none; what goes wrong is told to it, not printed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be inherited
-    Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        prepared = engine.Prepared(data_dir)
-        while cell := _next_cell(pipe):
-            engine.run_cell(cell, *prepared.of(cell), workers[cell.setting], lambda _, line: pipe.send(line))
     except UserError as error:
-        _tell(pipe, Fault(str(error), mendable=True))
-    except BaseException:  # SystemExit too: a model's code that ends the process ends the experiment
-        _tell(pipe, Fault(traceback.format_exc(), mendable=False))
+        if not setting:
+            raise
+        raise UserError(f"setting {setting!r}: {error}") from None
 
 
-def _next_cell(pipe: Connection) -> Cell | None:
-    pipe.send(None)
-    cell: Cell | None = pipe.recv()
-    return cell
+def _skipped(dataset: Dataset) -> str:
+    if not dataset.skipped:
+        return ""
+    more = f" (and {len(dataset.skipped) - 1} more)" if len(dataset.skipped) > 1 else ""
+    return f"\nskipped an unreadable image: {dataset.skipped[0]}{more}"
 
 
-def _tell(pipe: Connection, fault: Fault) -> None:
-    with suppress(OSError):  # nobody listens any more
-        pipe.send(fault)
-
-
-def _end_with_parent() -> None:
-    """Waits for the parent's end, however it comes, and ends this process then: a round may take minutes."""
-    if parent := multiprocessing.parent_process():
-        parent.join()
-        os._exit(1)
+def _together(words: Mapping[str, str]) -> list[str]:
+    """A line for all settings that are played alike, with their names if they have any."""
+    alike: dict[str, list[str]] = {}
+    for setting, text in words.items():
+        alike.setdefault(text, []).append(setting)
+    named = {
+        text: f"all {len(settings)} settings" if len(alike) == 1 and len(settings) > 3 else "; ".join(settings)
+        for text, settings in alike.items()
+    }
+    return [f"{names}: {text}" if names else text for text, names in named.items()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,20 +13,18 @@ from fedpca.core import Server
 from fedpca.data.datasets import Dataset, load
 from fedpca.data.federation import Federation, federate
 from fedpca.loop import play
-from fedpca.methods.base import base
 from fedpca.models.build import build
 from fedpca.models.device import require_device
 from fedpca.models.flat import layout_of, params_of
 from fedpca.models.pretrained import weights_of
 from fedpca.runs.cell import Cell, Watch, is_done
-from fedpca.runs.check import facts_of, method_of, plan_of
+from fedpca.runs.check import facts_of, method_of
 from fedpca.runs.evaluate import evaluate, identification, weight_shares
 from fedpca.runs.features import as_file, features_of
 from fedpca.runs.folder import FEATURES, About, RoundLine, locked_run
 from fedpca.runs.writer import RunWriter, client_columns, versions
 from fedpca.settings.experiment import Experiment
 from fedpca.simulate.backbone import with_features
-from fedpca.simulate.batched import SIZE, SMALL, can_team
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 
@@ -59,27 +56,6 @@ class Prepared:
             self.kept.clear()  # first: two might not fit into memory
             self.kept[key] = prepare(cell.settings, self.data_dir, progress)
         return self.kept[key]
-
-
-def default_workers(experiment: Experiment, federation: Federation, jobs: int = 1) -> int:
-    """As many as each job has cores, but no more than clients; one for models whose passes draw random numbers."""
-    if experiment.device != "cpu":
-        return 1  # it does many things at a time by itself
-    probe = build(experiment.model.name, federation.shape, len(federation.classes), 0)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 1 if probe.draws else max(1, min(cores // jobs, len(federation.shards)))
-
-
-def plan(experiment: Experiment, federation: Federation, jobs: int, workers: int) -> str:
-    """How the work will be done, in words: what was chosen for this model and machine."""
-    net = build(experiment.model.name, federation.shape, len(federation.classes), 0)
-    runs = f"{jobs} runs at a time, each with " if jobs > 1 else ""
-    threads = f"{workers} worker{'s' * (workers > 1)} of one thread"
-    threads += f", models on {experiment.device}" if experiment.device != "cpu" else ""
-    if not can_team(net, base(plan_of(experiment)).train):
-        return f"{runs}{threads}, a client at a time each"
-    where = f"; small enough for one of the {workers}" if workers > 1 and len(net.weights) <= SMALL else ""
-    return f"{runs}{threads}, {min(SIZE, len(federation.shards))} clients together where the method allows it{where}"
 
 
 def run_cell(cell: Cell, dataset: Dataset, federation: Federation, workers: int, watch: Watch) -> None:

@@ -1,0 +1,109 @@
+"""What a person sees on the error stream while something goes on: messages and progress bars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+if TYPE_CHECKING:
+    from fedpca.runs.cell import Cell
+    from fedpca.runs.folder import RoundLine
+
+err = Console(stderr=True)
+
+
+def say(message: str) -> None:
+    """Prints a message for people, as it is."""
+    err.print(message, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def counting_bar(words: str, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A bar over so many of so many things, such as images read; it appears with the first one, and only for people."""
+    columns = (TextColumn(words), BarColumn(), MofNCompleteColumn(), TextColumn("left"), TimeRemainingColumn())
+    bar = Progress(*columns, console=err, transient=True)
+
+    def update(done: int, total: int) -> None:
+        if not bar.tasks:
+            bar.start()
+            bar.add_task(words)
+        bar.update(bar.tasks[0].id, completed=done, total=total)
+
+    try:
+        yield update if err.is_terminal and not quiet else lambda done, total: None
+    finally:
+        if bar.tasks:
+            bar.stop()
+
+
+class RoundsBar:
+    """A bar over all rounds of all runs, with the latest round, worst and average accuracy, and time left."""
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self.cells = cells
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[scores]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=err,
+            disable=not err.is_terminal,
+        )
+        self.task = TaskID(0)
+        self.rounds: dict[Path, int] = {}  # played so far, by run folder: runs may go on side by side
+        self.scores: dict[Path, str] = {}  # when last tested
+        self.warned: set[tuple[Path, str]] = set()
+
+    def __enter__(self) -> Callable[[Cell, RoundLine], None]:
+        self.bar.start()
+        total = sum(cell.settings.rounds for cell in self.cells)
+        self.task = self.bar.add_task("starting", total=total, scores="")
+        return self.on_round
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def on_round(self, cell: Cell, line: RoundLine) -> None:
+        """Moves the bar, and says once per run and client whose answers are left out."""
+        self.rounds[cell.folder] = line["round"]
+        name = f"{cell.name} round {line['round']}/{cell.settings.rounds}"
+        scores = self.scores[cell.folder] = scores_of(cell, line) or self.scores.get(cell.folder, "")
+        self.bar.update(self.task, completed=sum(self.rounds.values()), description=name, scores=scores)
+        for client, reason in line["left_out"].items():
+            self._warn(cell, client, f"{name}: client {client} is left out: {reason}")
+        if len(line["left_out"]) == len(line["clients"]["id"]):
+            self._warn(cell, "", f"{name}: nobody's answer can be used; the model stays as it is (a smaller lr?)")
+        if not err.is_terminal and line["round"] == cell.settings.rounds:
+            err.print(f"{name}: {scores}", markup=False)
+
+    def _warn(self, cell: Cell, client: str, message: str) -> None:
+        if (cell.folder, client) not in self.warned:
+            self.warned.add((cell.folder, client))
+            err.print(message, markup=False)
+
+
+def scores_of(cell: Cell, line: RoundLine) -> str:
+    """Worst and average of the accuracy that the settings chose; nothing if the round is not tested."""
+    from fedpca.runs.metrics import METRICS
+
+    if not line["groups"]:
+        return ""
+    accuracy = cell.settings.evaluation.accuracy
+    values = [100 * group[accuracy] for group in line["groups"].values()]
+    return f"{METRICS[accuracy].head} worst {min(values):.1f} average {sum(values) / len(values):.1f}"

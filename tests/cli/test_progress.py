@@ -1,0 +1,40 @@
+"""The bar over the rounds of all runs."""
+
+from pathlib import Path
+
+from fedpca.cli.progress import RoundsBar
+from fedpca.runs.cell import Cell, cells
+from fedpca.runs.folder import RoundLine
+from fedpca.settings.experiment import Experiment
+
+
+def runs(experiment: Experiment, out: Path, accuracy: str = "acc") -> list[Cell]:
+    evaluation = experiment.evaluation.model_copy(update={"accuracy": accuracy})
+    return cells(experiment.model_copy(update={"rounds": 12, "seeds": (0, 1), "evaluation": evaluation}), out)
+
+
+def line(number: int, acc: float | None) -> RoundLine:
+    groups = None if acc is None else {"common": {"acc": acc, "bacc": acc / 2}, "rare": {"acc": acc, "bacc": acc}}
+    return {"round": number, "groups": groups, "left_out": {}, "clients": {"id": ["0"]}}
+
+
+def test_it_counts_rounds_of_runs_side_by_side(small: Experiment, tmp_path: Path):
+    one, two = todo = runs(small, tmp_path)
+    progress = RoundsBar(todo)
+    with progress as watch:
+        (task,) = progress.bar.tasks
+        assert task.total == 2 * 12
+        watch(one, line(1, 0.5))
+        watch(two, line(7, 0.25))  # resumed: six rounds were played before
+        assert task.completed == 1 + 7
+        watch(one, line(2, None))
+        assert task.completed == 2 + 7
+        assert task.fields["scores"] == "ACC worst 50.0 average 50.0"  # its own, when last tested
+
+
+def test_it_shows_the_accuracy_that_the_settings_choose(small: Experiment, tmp_path: Path):
+    one, _ = todo = runs(small, tmp_path, "bacc")
+    progress = RoundsBar(todo)
+    with progress as watch:
+        watch(one, line(1, 0.5))
+        assert progress.bar.tasks[0].fields["scores"] == "balanced ACC worst 25.0 average 37.5"
