@@ -165,9 +165,9 @@ def test_methods_have_the_papers_settings(name: str, setting: str):
     for method in experiment.methods:
         own = settings(experiment, method)
         if isinstance(own, FedPCASettings):
-            assert fact.q in (None, own.q)
+            assert own.q == 0 if method == "fedpca-wo-fairness" else fact.q in (None, own.q)
             assert fact.warmup in (None, own.warmup)
-            assert own.dispersion_per_sample
+            assert own.identify.dispersion_per_sample
         if method == "fedpca-hs":
             assert own.high_confidence.min_confidence == 0.9
         if method == "fedcorr":
@@ -207,7 +207,7 @@ def test_q_is_searched_over_the_papers_grid_and_never_on_test_images(dataset: st
 def test_what_the_further_studies_change():
     label, inputs, uniform = (paper(name) for name in ("non-iid-label", "non-iid-input", "uniform-noise"))
     assert {(each.data.split, each.data.alpha) for each in label.values()} == {("dirichlet", 2.0)}
-    assert {each.rare.clean for each in inputs.values()} == {(0.8, 0.6, 0.4, 0.2, 0.0)}
+    assert {each.rare.clean_share for each in inputs.values()} == {(0.8, 0.6, 0.4, 0.2, 0.0)}
     assert {each.noise.where for each in uniform.values()} == {"evenly"}
     assert {each.evaluation.features > 0 for each in paper("tsne").values()} == {True}
 
@@ -263,7 +263,7 @@ def test_lite_studies_ask_what_the_papers_do_on_the_data_and_model_of_the_lite_t
 
     def asked(experiment: Experiment) -> tuple[object, ...]:
         noise, training = experiment.noise, experiment.training
-        return experiment.data.split, experiment.rare.clean, noise, training.logit_adjustment, experiment.seeds
+        return experiment.data.split, experiment.rare.clean_share, noise, training.logit_adjustment, experiment.seeds
 
     lengths = name == "warmup-sweep"  # of 60 rounds in place of 500
     assert lengths or list(own) == list(papers)
