@@ -64,12 +64,12 @@ def test_check_of_a_whole_a_half_copied_and_an_empty_folder(here: Path, fedpca: 
 def test_check_for_scripts(here: Path, fedpca: Command):
     rsna_folder(here / "rsna-ich", [0, 1] * 5)
     report = json.loads(fedpca("check", "rsna-ich", "--json", "--deep"))
-    assert (report["name"], report["complete"], report["faults"]) == ("rsna-ich", True, [])
+    assert (report["name"], report["complete"], report["errors"]) == ("rsna-ich", True, [])
     assert report["classes"] == {"no haemorrhage": 5, "haemorrhage": 5}
     assert (report["files"], report["sizes"], report["decoded"]) == (11, {"8x8": 10}, None)
     report = json.loads(fedpca("check", "cifar10", "--json", code=1))
     assert not report["complete"]
-    assert "not there" in report["faults"][0]
+    assert "not there" in report["errors"][0]
     assert report["page"].startswith("https://")
     assert report["get"]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedpca.data import datasets
+from fedpca.data import places
 from fedpca.data.check import check, states
 from fedpca.data.datasets import load
 from fedpca.data.formats import published
@@ -26,8 +26,8 @@ def _nothing_of_this_machine(monkeypatch, tmp_path):
     monkeypatch.delenv("FEDPCA_DATA", raising=False)
     monkeypatch.setenv("FEDPCA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
-    monkeypatch.setattr(datasets, "SYSTEM", tmp_path / "system")
-    monkeypatch.setattr(datasets, "HUB", "http://127.0.0.1:9")
+    monkeypatch.setattr(places, "SYSTEM", tmp_path / "system")
+    monkeypatch.setattr(places, "HUB", "http://127.0.0.1:9")
 
 
 def asking(dataset, **changes):
@@ -38,9 +38,9 @@ def report_of(dataset, data_dir, deep=False, progress=lambda done, total: None, 
     return check(asking(dataset, **changes), data_dir, None, deep, progress)
 
 
-def fault_of(dataset, data_dir, **options):
-    (fault,) = report_of(dataset, data_dir, **options).faults
-    return fault
+def error_of(dataset, data_dir, **options):
+    (error,) = report_of(dataset, data_dir, **options).errors
+    return error
 
 
 def cut(path, kept=0.5):
@@ -114,7 +114,7 @@ def data(tmp_path):
 def test_a_whole_folder_has_no_fault(tmp_path, folder, deep):
     FOLDERS[folder](tmp_path / "data" / folder)
     report = report_of(NAMES.get(folder, folder), tmp_path / "data", deep)
-    assert report.faults == ()
+    assert report.errors == ()
     assert report.place == tmp_path / "data" / folder
     inside = [path for path in report.place.rglob("*") if path.is_file()]
     assert (report.files, report.bytes) == (len(inside), sum(path.stat().st_size for path in inside))
@@ -134,7 +134,7 @@ def test_images_classes_and_sizes_are_counted(tmp_path):
 
 def test_digits_are_embedded(tmp_path):
     report = report_of("digits", tmp_path)
-    assert report.faults == ()
+    assert report.errors == ()
     assert sum(report.classes.values()) == 1797
 
 
@@ -159,15 +159,15 @@ def test_progress_counts_every_image(data):
 @pytest.mark.parametrize("name", ["isic-2019", "rsna-ich", "cifar10", "fashion-mnist", "ich-ct", "own"])
 def test_an_empty_folder_is_named(tmp_path, name):
     (tmp_path / name).mkdir()
-    assert fault_of(name, tmp_path) == f"{tmp_path / name} is empty"
+    assert error_of(name, tmp_path) == f"{tmp_path / name} is empty"
 
 
 @pytest.mark.parametrize("name", ["isic-2019", "rsna-ich", "cifar10", "fashion-mnist", "ich-ct"])
 def test_a_known_dataset_that_is_nowhere_is_told_where_it_was_looked_for(tmp_path, name):
     report = report_of(name, tmp_path / "data")
     assert report.place is None
-    assert "not there" in report.faults[0]
-    assert str(tmp_path / "data" / name) in report.faults[0]
+    assert "not there" in report.errors[0]
+    assert str(tmp_path / "data" / name) in report.errors[0]
 
 
 def test_an_unknown_name_is_a_mistake_of_the_user(tmp_path):
@@ -177,9 +177,9 @@ def test_an_unknown_name_is_a_mistake_of_the_user(tmp_path):
 
 def test_a_folder_of_something_else(tmp_path):
     write(tmp_path / "isic-2019" / "notes.txt", "hello")
-    fault = fault_of("isic-2019", tmp_path)
-    assert "notes.txt" in fault
-    assert ISIC_TABLE in fault
+    error = error_of("isic-2019", tmp_path)
+    assert "notes.txt" in error
+    assert ISIC_TABLE in error
 
 
 def test_an_archive_that_is_still_packed_is_mentioned(data):
@@ -200,32 +200,32 @@ def test_missing_images_are_counted_and_the_first_are_named(data, name, pattern)
     files = sorted((data / name).glob(pattern))
     for path in files[:2]:
         path.unlink()
-    fault = fault_of(name, data)
-    assert f"2 of {len(files)} images are missing" in fault
-    assert all(path.stem in fault for path in files[:2])
-    assert files[-1].stem not in fault
+    error = error_of(name, data)
+    assert f"2 of {len(files)} images are missing" in error
+    assert all(path.stem in error for path in files[:2])
+    assert files[-1].stem not in error
 
 
 def test_of_many_missing_images_a_few_are_named(data):
     for path in (data / "isic-2019" / INPUT).iterdir():
         path.unlink()
-    fault = fault_of("isic-2019", data)
-    assert "16 of 16 images are missing" in fault
-    assert fault.count("ISIC_0") == 5
-    assert "and 11 more" in fault
+    error = error_of("isic-2019", data)
+    assert "16 of 16 images are missing" in error
+    assert error.count("ISIC_0") == 5
+    assert "and 11 more" in error
 
 
 def test_only_what_a_run_draws_must_be_there(tmp_path, monkeypatch):
     monkeypatch.setattr(published, "RSNA_IMAGES", 10)
     rsna_folder(tmp_path, [0, 1] * 20)
-    drawn = {name for name, _ in published.rsna_layout(tmp_path, asking("rsna-ich")).read()[0].pictures()}
+    drawn = {name for name, _ in published.RSNA.recognise(tmp_path, asking("rsna-ich")).read()[0].pictures()}
     for row in range(40):
         if rsna_name(row) not in drawn:
             (tmp_path / "stage_2_train" / f"{rsna_name(row)}.dcm").unlink()
     report = report_of("rsna-ich", tmp_path)
-    assert report.faults == ()
+    assert report.errors == ()
     assert any("10 of the 40" in note and "data.seed = 0" in note for note in report.notes)
-    assert "images are missing" in fault_of("rsna-ich", tmp_path, seed=1)
+    assert "images are missing" in error_of("rsna-ich", tmp_path, seed=1)
 
 
 @pytest.mark.parametrize(
@@ -245,8 +245,8 @@ def test_only_what_a_run_draws_must_be_there(tmp_path, monkeypatch):
 def test_a_missing_file_is_named(tmp_path, folder, gone, words):
     FOLDERS[folder](tmp_path / folder)
     (tmp_path / folder / gone).unlink()
-    fault = fault_of(NAMES.get(folder, folder), tmp_path)
-    assert all(word in fault for word in [str(tmp_path / folder), *words])
+    error = error_of(NAMES.get(folder, folder), tmp_path)
+    assert all(word in error for word in [str(tmp_path / folder), *words])
     with pytest.raises(DataError):
         load(asking(NAMES.get(folder, folder)), tmp_path)
 
@@ -254,8 +254,8 @@ def test_a_missing_file_is_named(tmp_path, folder, gone, words):
 def test_a_missing_piece_of_a_parquet_file_in_several(data):
     folder = data / "cifar10"
     (folder / "train.parquet").rename(folder / "train-00000-of-00003.parquet")
-    fault = fault_of("cifar10", data)
-    assert "train-00001-of-00003.parquet, train-00002-of-00003.parquet are missing" in fault
+    error = error_of("cifar10", data)
+    assert "train-00001-of-00003.parquet, train-00002-of-00003.parquet are missing" in error
 
 
 # Corrupt
@@ -283,20 +283,20 @@ def test_a_damaged_file_is_named_without_decoding(tmp_path, folder, file, damage
         cut(path)
     else:
         path.write_bytes(b"" if damage == "empty" else b"<html>please log in</html>")
-    assert Path(file).stem in fault_of(NAMES.get(folder, folder), tmp_path)
+    assert Path(file).stem in error_of(NAMES.get(folder, folder), tmp_path)
 
 
 def test_a_packed_idx_file_that_breaks_off(tmp_path):
     fashion_idx(tmp_path / "fashion-mnist", ".gz")
-    assert report_of("fashion-mnist", tmp_path).faults == ()
+    assert report_of("fashion-mnist", tmp_path).errors == ()
     cut(tmp_path / "fashion-mnist" / "train-images-idx3-ubyte.gz")
-    assert "train-images-idx3-ubyte.gz cannot be unpacked" in fault_of("fashion-mnist", tmp_path)
+    assert "train-images-idx3-ubyte.gz cannot be unpacked" in error_of("fashion-mnist", tmp_path)
 
 
 def test_a_wrong_idx_header(data):
     path = data / "fashion-mnist" / "train-images-idx3-ubyte"
     path.write_bytes(b"\0\0\x0d\3" + path.read_bytes()[4:])
-    assert f"{path} is not a whole idx file" in fault_of("fashion-mnist", data)
+    assert f"{path} is not a whole idx file" in error_of("fashion-mnist", data)
 
 
 @pytest.mark.parametrize("name", ["isic-2019", "rsna-ich", "own"])
@@ -310,17 +310,17 @@ def test_pixels_that_do_not_decode_are_found_by_deep_alone(data, name):
         place = content.index({".jpg": b"\xff\xda", ".png": b"IDAT"}[path.suffix])
         content[place + 4 : place + 14] = bytes(10)
     path.write_bytes(content)
-    assert report_of(name, data).faults == ()
-    fault = fault_of(name, data, deep=True)
-    assert "1 of" in fault
-    assert "unreadable" in fault
-    assert path.stem in fault
+    assert report_of(name, data).errors == ()
+    error = error_of(name, data, deep=True)
+    assert "1 of" in error
+    assert "unreadable" in error
+    assert path.stem in error
 
 
 def test_missing_and_unreadable_images_are_both_told(data):
     (data / "isic-2019" / INPUT / "ISIC_0000001.jpg").unlink()
     write(data / "isic-2019" / INPUT / "ISIC_0000002.jpg", b"no image")
-    missing, unreadable = report_of("isic-2019", data).faults
+    missing, unreadable = report_of("isic-2019", data).errors
     assert "1 of 16 images is missing: ISIC_0000001" in missing
     assert "1 of 16 images is unreadable: ISIC_0000002 (not an image of a known format)" in unreadable
 
@@ -339,13 +339,13 @@ def test_missing_and_unreadable_images_are_both_told(data):
 def test_a_damaged_table_is_named_with_its_column_or_line(data, name, table, change, words):
     path = data / name / table
     path.write_text(change(path.read_text()))
-    fault = fault_of(name, data)
-    assert all(word in fault for word in [str(path), *words])
+    error = error_of(name, data)
+    assert all(word in error for word in [str(path), *words])
 
 
 def test_without_pydicom_the_extra_is_named(data, monkeypatch):
     monkeypatch.setattr("fedpca.data.formats.dicom.find_spec", lambda name: None)
-    assert "fedpca[medical]" in fault_of("rsna-ich", data)
+    assert "fedpca[medical]" in error_of("rsna-ich", data)
 
 
 # The list

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from fedpca.data import datasets
+from fedpca.data import places
 from fedpca.data.datasets import load
 from fedpca.errors import DataError
 from fedpca.settings.experiment import DataSettings
@@ -31,8 +31,8 @@ def _nothing_of_this_machine(monkeypatch, tmp_path):
     monkeypatch.delenv("FEDPCA_DATA", raising=False)
     monkeypatch.delenv("FEDPCA_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
-    monkeypatch.setattr(datasets, "SYSTEM", tmp_path / "system")
-    monkeypatch.setattr(datasets, "HUB", "http://127.0.0.1:9")
+    monkeypatch.setattr(places, "SYSTEM", tmp_path / "system")
+    monkeypatch.setattr(places, "HUB", "http://127.0.0.1:9")
 
 
 def asking(dataset, **changes):
@@ -139,7 +139,7 @@ def test_an_unknown_name_is_told_what_there_is(tmp_path):
 
 def test_a_folder_without_a_known_layout_is_told_what_it_holds(tmp_path):
     write(tmp_path / "own" / "notes.txt", b"hello")
-    with pytest.raises(DataError, match=r"own holds no images.*notes\.txt.*train\*\.parquet"):
+    with pytest.raises(DataError, match=r"own holds no images.*train\*\.parquet.*got notes\.txt"):
         load(asking("own"), data_dir=tmp_path)
 
 
@@ -148,7 +148,7 @@ def test_a_folder_without_a_known_layout_is_told_what_it_holds(tmp_path):
 
 @pytest.mark.skipif(not FASHION.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
 def test_fashion_mnist_of_the_system(monkeypatch):
-    monkeypatch.setattr(datasets, "SYSTEM", FASHION.parent)
+    monkeypatch.setattr(places, "SYSTEM", FASHION.parent)
     data = load(asking("fashion-mnist"))
     assert data.train.images.shape == (60000, 1, 28, 28)
     assert data.test.images.shape == (10000, 1, 28, 28)
@@ -235,12 +235,12 @@ def hub_files(**changed):
 
 
 def test_a_known_dataset_is_downloaded_once_into_the_users_folder(tmp_path, monkeypatch):
-    told = []
+    seen = []
     with serving(hub_files()) as address:
-        monkeypatch.setattr(datasets, "HUB", address)
-        load(asking("fashion-mnist"), data_dir=tmp_path / "data", progress=lambda *it: told.append(it))
-    assert told[0][0] == told[0][1] == len(parquet([0, 1, 2]))
-    assert told[-1] == (6, 6)
+        monkeypatch.setattr(places, "HUB", address)
+        load(asking("fashion-mnist"), data_dir=tmp_path / "data", progress=lambda *it: seen.append(it))
+    assert seen[0][0] == seen[0][1] == len(parquet([0, 1, 2]))
+    assert seen[-1] == (6, 6)
     assert not (tmp_path / "data").exists()
     assert len(list((tmp_path / "user/fedpca/data/fashion-mnist").iterdir())) == 2
     again = load(asking("fashion-mnist"), data_dir=tmp_path / "data", cache_dir=tmp_path / "other")
@@ -254,16 +254,16 @@ WHOLE = parquet([0, 1, 2])
     ("answer", "words"),
     [
         ((WHOLE[:100], len(WHOLE)), ["100", str(len(WHOLE))]),
-        ((WHOLE[:100], None), ["did not give a parquet file"]),
-        ((b"<html>please log in</html>", 26), ["did not give a parquet file"]),
-        ((b"", 0), ["did not give a parquet file"]),
+        ((WHOLE[:100], None), ["got something else than a parquet file"]),
+        ((b"<html>please log in</html>", 26), ["got something else than a parquet file"]),
+        ((b"", 0), ["got something else than a parquet file"]),
         (None, ["404"]),
     ],
     ids=["broken off", "broken off, length unknown", "another page", "empty", "not found"],
 )
 def test_a_download_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, answer, words):
     with serving(hub_files(test=answer)) as address:
-        monkeypatch.setattr(datasets, "HUB", address)
+        monkeypatch.setattr(places, "HUB", address)
         with pytest.raises(DataError) as error:
             load(asking("fashion-mnist"), data_dir=tmp_path / "data")
     assert all(word in str(error.value) for word in words)
@@ -273,8 +273,8 @@ def test_a_download_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, answ
 def test_without_network_the_message_says_where_to_put_what(tmp_path):
     with pytest.raises(DataError) as error:
         load(asking("cifar10"), data_dir=tmp_path)
-    places = [tmp_path / "cifar10", tmp_path / "cifar-10-batches-py", tmp_path / "user/fedpca/data/cifar10"]
-    words = ["cifar10", "download", "train-00000-of-00001.parquet", "--data-dir", "FEDPCA_DATA", *map(str, places)]
+    listed = [tmp_path / "cifar10", tmp_path / "cifar-10-batches-py", tmp_path / "user/fedpca/data/cifar10"]
+    words = ["cifar10", "download", "train-00000-of-00001.parquet", "--data-dir", "FEDPCA_DATA", *map(str, listed)]
     assert all(word in str(error.value) for word in words)
 
 

@@ -165,7 +165,7 @@ def test_the_one_slice_that_is_published_broken_is_never_taken(tmp_path):
 )
 def test_a_class_too_small_for_its_half_is_taken_whole(labels, expected):
     listed = {rsna_name(row): label for row, label in enumerate(labels)}
-    drawn = published._drawn(listed, 20, seed=0)
+    drawn = published._draw(listed, 20, seed=0)
     assert len(drawn) == len(set(drawn)) == 20
     assert sum(listed[name] for name in drawn) == expected
 

@@ -83,17 +83,17 @@ def test_weights_are_found_where_they_lie(tmp_path: Path, monkeypatch: pytest.Mo
     assert imagenet("resnet18-imagenet") == path
     path.write_bytes(CONTENT[::-1])
     got = sha256(CONTENT[::-1]).hexdigest()
-    with pytest.raises(UserError, match=f"SHA-256 of {path} must begin with {DIGITS[:8]}, but is {got}: remove it"):
+    with pytest.raises(UserError, match=f"SHA-256 of {path} must begin with {DIGITS[:8]}, got {got}: remove it"):
         imagenet("resnet18-imagenet")
 
 
 def test_weights_are_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str):
     publish(monkeypatch, f"{address}/{FILE}")
-    told: list[tuple[int, int]] = []
-    path = imagenet("resnet18-imagenet", lambda done, total: told.append((done, total)))
+    seen: list[tuple[int, int]] = []
+    path = imagenet("resnet18-imagenet", lambda done, total: seen.append((done, total)))
     assert path == tmp_path / "cache/fedpca/weights" / FILE
     assert path.read_bytes() == CONTENT
-    assert told[-1] == (len(CONTENT), len(CONTENT))
+    assert seen[-1] == (len(CONTENT), len(CONTENT))
     publish(monkeypatch, "http://127.0.0.1:1/unreachable")
     assert imagenet("resnet18-imagenet") == path
 
@@ -127,7 +127,7 @@ def test_a_users_own_file_is_checked_against_the_users_own_hash(tmp_path: Path):
     path.write_bytes(CONTENT)
     assert weights_of(ModelSettings(weights=path)) == path
     assert weights_of(ModelSettings(weights=path, sha256=DIGITS.upper())) == path
-    with pytest.raises(UserError, match=f"must be {'0' * 64}, but is {DIGITS}"):
+    with pytest.raises(UserError, match=f"must be {'0' * 64}, got {DIGITS}"):
         weights_of(ModelSettings(weights=path, sha256="0" * 64))
     assert weights_of(ModelSettings()) is None
 

@@ -38,7 +38,7 @@ def _list(context: typer.Context, data_dir: DataDir = None) -> None:
             raise typer.BadParameter(f"write it behind {context.invoked_subcommand}", param_hint="--data-dir")
         return
     from fedpca.data.check import states
-    from fedpca.data.datasets import data_folder
+    from fedpca.data.places import data_folder
 
     rows = list(states(data_dir))
     width = max(len(name) for name, _, _ in rows)
@@ -74,7 +74,7 @@ def check(
         print(json.dumps(_as_json(report), indent=2))
     else:
         print("\n".join(_lines(report)))
-    raise typer.Exit(1 if report.faults else 0)
+    raise typer.Exit(1 if report.errors else 0)
 
 
 @app.command()
@@ -84,21 +84,22 @@ def prepare(name: Name, data_dir: DataDir = None, image_size: ImageSize = None) 
     NAME is as for `check`; a settings file gives the seed and the image size that its runs will ask for.
     """
     from fedpca.cli.progress import counting_bar, say
-    from fedpca.data import datasets
-    from fedpca.data.cache import opened
+    from fedpca.data.cache import open_entry
+    from fedpca.data.datasets import decode, is_embedded, with_entry
+    from fedpca.data.places import data_folder, find_layout
 
     settings = _settings(name, image_size)
-    if settings.dataset == "digits":
-        print("digits: embedded; there is nothing to decode")
+    if is_embedded(settings.dataset):
+        print(f"{settings.dataset}: embedded; there is nothing to decode")
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that kill, too, clears away what is half written
     start = time.monotonic()
     try:
         with counting_bar("fetching") as progress:
-            files = datasets.found(settings, datasets.located(settings, datasets.data_folder(data_dir), progress))
-        before = opened(files.entry, files.name)
+            files = with_entry(settings, find_layout(settings, data_folder(data_dir), progress))
+        before = open_entry(files.entry, files.name)
         with counting_bar("decoding") as progress:
-            dataset = before or datasets.decode(files, progress)
+            dataset = before or decode(files, progress)
     except KeyboardInterrupt:
         say("stopped; nothing was kept")
         raise typer.Exit(130) from None
@@ -118,11 +119,11 @@ def _settings(name: str, image_size: int | None) -> DataSettings:
 
 def _data_in(path: Path) -> DataSettings:
     """What all settings in a file decode."""
-    from fedpca.data.datasets import decoding
+    from fedpca.data.datasets import decoding_settings
     from fedpca.runs.check import read_settings
 
     found = [experiment.data for experiment in read_settings(path).values()]
-    if any(decoding(data, has_test=False) != decoding(found[0], has_test=False) for data in found):
+    if any(decoding_settings(data, has_test=False) != decoding_settings(found[0], has_test=False) for data in found):
         raise SettingsError(f"{path} holds settings with different data: name the dataset in place of the file")
     return found[0]
 
@@ -138,7 +139,7 @@ def _lines(report: Report) -> Iterator[str]:
     """The report for a person."""
     from fedpca.data.known import KNOWN
 
-    yield f"{report.name}: {'not complete' if report.faults else 'complete'}"
+    yield f"{report.name}: {'not complete' if report.errors else 'complete'}"
     if report.place:
         yield f"  folder   {report.place}"
     if report.files:
@@ -152,8 +153,8 @@ def _lines(report: Report) -> Iterator[str]:
     if report.files and report.images:
         yield f"  decoded  {report.decoded or f'not yet; `fedpca data prepare {report.name}` does it'}"
     yield from (f"  note     {note}" for note in report.notes)
-    yield from (f"  fault    {fault}" for fault in report.faults)
-    if report.faults and (known := KNOWN.get(report.name)):
+    yield from (f"  error    {error}" for error in report.errors)
+    if report.errors and (known := KNOWN.get(report.name)):
         yield f"  get it   {known.page}"
         yield from (f"           {command}" for command in known.get)
 
@@ -170,7 +171,7 @@ def _as_json(report: Report) -> dict[str, object]:
     known = KNOWN.get(report.name)
     return {
         "name": report.name,
-        "complete": not report.faults,
+        "complete": not report.errors,
         "place": report.place and str(report.place),
         "files": report.files,
         "bytes": report.bytes,
@@ -178,7 +179,7 @@ def _as_json(report: Report) -> dict[str, object]:
         "classes": dict(report.classes),
         "sizes": {f"{width}x{height}": count for (width, height), count in report.sizes.items()},
         "decoded": report.decoded and str(report.decoded),
-        "faults": list(report.faults),
+        "errors": list(report.errors),
         "notes": list(report.notes),
         "page": known and known.page,
         "get": list(known.get) if known else [],

@@ -12,6 +12,10 @@ import typer
 from fedpca.errors import SettingsError, nearest
 
 Kind = Literal["methods", "datasets", "models", "corruptions", "metrics", "figures", "experiments"]
+OWN_DATA = {
+    "NAME": "a folder of that name in the data folder: parquet files, images by class, or CSV with images",
+    "PATH": "your own .npz, .parquet or .csv file, or a folder of those or of images by class",
+}
 OWN_MODEL = "your own: function(shape, classes) returning an nn.Module; shape is (C, H, W)"
 
 
@@ -50,9 +54,13 @@ def _summaries(what: Kind) -> dict[str, str]:
 
         return {name: METRICS[name].words for name in METRICS}
     if what == "datasets":
-        from fedpca.settings.catalogue import DATASETS
+        from fedpca.data.known import KNOWN
 
-        return DATASETS
+        return {name: known.summary for name, known in KNOWN.items()} | OWN_DATA
+    if what == "corruptions":
+        from fedpca.data.corrupt import CORRUPTIONS
+
+        return {name: CORRUPTIONS[name].summary for name in CORRUPTIONS}
     return {name: _first_comment(path) for name, path in shipped_experiments().items()}
 
 

@@ -37,8 +37,6 @@ DataDir = Annotated[
     Path | None, typer.Option(help="Folder of datasets.  [default: $FEDPCA_DATA, else the user's cache]")
 ]
 
-OWN_MODEL = {"PACKAGE.MODULE:FUNCTION": "your own: function(shape, classes) returning an nn.Module; shape is (C, H, W)"}
-
 
 @app.callback(invoke_without_command=True)
 def _options(version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False) -> None:

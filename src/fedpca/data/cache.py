@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from fedpca.data.folders import discard, whole_folder
 from fedpca.data.formats.pictures import ColourError, Pixels, pixels
 from fedpca.data.formats.source import Picture, Source
+from fedpca.data.labels import RawDataset
 from fedpca.errors import DataError
+from fedpca.models.download import Progress
 
 FORMAT = 2  # of an entry; counted up when the same files would be decoded to something else
 PARTS = ("train", "test")
-Progress = Callable[[int, int], None]
 Decode = Callable[[Picture], Pixels | str]  # pixels, or why there are none
 Named = tuple[str, Pixels | str]  # a picture's name, and what it was decoded to
 Seen = TypeVar("Seen")
@@ -53,15 +54,6 @@ class Dataset:
     skipped: tuple[str, ...]  # one line per image that could not be read: which, and why
 
 
-@dataclass(frozen=True)
-class Undecoded:
-    """What an entry is made from: a train and a test source, their labels as numbers, the classes' names."""
-
-    sources: tuple[Source, Source]
-    labels: tuple[NDArray[np.int64], NDArray[np.int64]]
-    classes: tuple[str, ...]
-
-
 def fingerprint(files: Sequence[Path], settings: Mapping[str, object]) -> str:
     """A name for what decoding these files, as they are now, under these settings gives."""
     stats = [(path.absolute(), path.stat() if path.exists() else None) for path in files]
@@ -70,19 +62,21 @@ def fingerprint(files: Sequence[Path], settings: Mapping[str, object]) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def decoded(entry: Path, name: str, read: Callable[[], Undecoded], size: int | None, progress: Progress) -> Dataset:
+def open_or_decode(
+    entry: Path, name: str, read: Callable[[], RawDataset], size: int | None, progress: Progress
+) -> Dataset:
     """The dataset that an entry of the cache holds; a missing or damaged entry is made first."""
-    dataset = opened(entry, name)
+    dataset = open_entry(entry, name)
     for _ in range(2):  # again where another process found a damaged entry too, and took away ours in its place
         if dataset is None:
             _make(entry, read, size, progress)
-            dataset = opened(entry, name)
+            dataset = open_entry(entry, name)
     if dataset is None:
         raise DataError(f"{entry} was damaged while it was written: remove it and start again")
     return dataset
 
 
-def _make(entry: Path, read: Callable[[], Undecoded], size: int | None, progress: Progress) -> None:
+def _make(entry: Path, read: Callable[[], RawDataset], size: int | None, progress: Progress) -> None:
     try:
         discard(entry)
         data = read()
@@ -93,25 +87,25 @@ def _make(entry: Path, read: Callable[[], Undecoded], size: int | None, progress
         raise DataError(f"decoded images cannot be written to {entry.parent}: {error}; {remedy}") from None
 
 
-def opened(entry: Path, name: str) -> Dataset | None:
+def open_entry(entry: Path, name: str) -> Dataset | None:
     """The dataset in an entry; None where a file is missing, or is not as long as it was when it was written."""
     try:
         about = json.loads((entry / "about.json").read_text(encoding="utf-8"))
         if any((entry / file).stat().st_size != size for file, size in about["sizes"].items()):
             return None
-        parts = [_opened_part(entry, part, about["columns"][part]) for part in PARTS]
+        parts = [_open_part(entry, part, about["columns"][part]) for part in PARTS]
         return Dataset(name, parts[0], parts[1], tuple(about["classes"]), tuple(about["skipped"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _opened_part(entry: Path, part: str, columns: Mapping[str, list[str]]) -> Part:
+def _open_part(entry: Path, part: str, columns: Mapping[str, list[str]]) -> Part:
     images = np.load(entry / f"{part}_images.npy", mmap_mode="r", allow_pickle=False)
     labels = np.load(entry / f"{part}_labels.npy", allow_pickle=False)
     return Part(images, labels, {name: np.array(values, dtype=np.str_) for name, values in columns.items()})
 
 
-def _write(folder: Path, data: Undecoded, size: int | None, progress: Progress) -> None:
+def _write(folder: Path, data: RawDataset, size: int | None, progress: Progress) -> None:
     """Fills an entry; `about.json`, with the sizes of the other files, comes last."""
     kept, skipped = _write_images(folder, data.sources, size, progress)
     columns = {}
@@ -144,7 +138,7 @@ def _write_parts(
     first: First | None = None
     done, total = 0, sum(len(source.labels) for source in sources)
 
-    def told(groups: Iterator[list[Named]]) -> Iterator[Named]:
+    def with_progress(groups: Iterator[list[Named]]) -> Iterator[Named]:
         nonlocal done
         for batch in groups:
             yield from batch
@@ -152,7 +146,7 @@ def _write_parts(
             progress(done, total)
 
     for part, source in zip(PARTS, sources, strict=True):
-        rows, lines, first = _write_part(folder / f"{part}_images.npy", told(batches(source, decode)), first)
+        rows, lines, first = _write_part(folder / f"{part}_images.npy", with_progress(batches(source, decode)), first)
         _require_most(source, rows, lines)
         kept.append(rows)
         skipped += lines
@@ -187,8 +181,8 @@ def _npy_header(shape: tuple[int, ...]) -> bytes:
 def _require_shape(first: First, name: str, shape: tuple[int, ...]) -> None:
     if shape != first[1]:
         one, other = (f"{height}x{width}" for _, height, width in (first[1], shape))
-        came = f"{first[0]} is {one} (height x width), {name} is {other}"
-        raise DataError(f"all images must be of one size, but {came}: set data.image_size to resize them to a square")
+        got = f"{first[0]} of {one} (height x width), {name} of {other}"
+        raise DataError(f"all images must be of one size, got {got}: set data.image_size to resize them to a square")
 
 
 def _require_most(source: Source, rows: list[int], lines: list[str]) -> None:

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from fedpca.data.cache import PARTS, Progress, Undecoded, batches, opened
-from fedpca.data.datasets import data_folder, digits, found, not_found, places, recognised, undecoded
+from fedpca.data.cache import PARTS, batches, open_entry
+from fedpca.data.datasets import digits, is_embedded, with_entry
 from fedpca.data.formats.pictures import Size, decoded_size, stated_size
 from fedpca.data.formats.source import Layout, Picture, Slice
 from fedpca.data.known import KNOWN
+from fedpca.data.labels import RawDataset, read_raw
+from fedpca.data.places import data_folder, find_files, not_found, places
 from fedpca.errors import DataError
+from fedpca.models.download import Progress
 from fedpca.settings.experiment import DataSettings
 
 _SHOWN = 5  # names in a message
@@ -23,7 +26,7 @@ _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 
 @dataclass(frozen=True)
 class Report:
-    """What was found of a dataset; complete if there is no fault."""
+    """What was found of a dataset; complete if there is no error."""
 
     name: str
     place: Path | None = None  # none where it is nowhere, and for embedded data
@@ -33,12 +36,12 @@ class Report:
     classes: Mapping[str, int] = field(default_factory=dict)  # images of each, in both parts
     sizes: Mapping[Size, int] = field(default_factory=dict)  # images of each width and height
     decoded: Path | None = None  # entry of the cache
-    faults: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class _Looked:
+class _Inspection:
     """What looking at every picture gave."""
 
     sizes: Counter[Size]
@@ -50,18 +53,18 @@ def check(
     settings: DataSettings, data_dir: Path | None, cache_dir: Path | None, deep: bool, progress: Progress
 ) -> Report:
     """Looks at every file of a dataset: at the headers of images, or `deep`, by decoding each."""
-    if settings.dataset == "digits":
-        return _embedded()
+    if is_embedded(settings.dataset):
+        return _embedded(settings.dataset)
     data, name = data_folder(data_dir), settings.dataset
     there = next((place for place in places(name, data) if place.exists() and place != data), None)
     if not there and name not in KNOWN:
         raise not_found(name, data)
     try:
-        files = recognised(settings, data)
+        files = find_files(settings, data)
     except DataError as error:
-        return Report(name, there, faults=(str(error),), notes=_archives(there))
+        return Report(name, there, errors=(str(error),), notes=_archives(there))
     if files is None:
-        return Report(name, there, faults=(_nowhere(name, there, data),), notes=_archives(there))
+        return Report(name, there, errors=(_nowhere(name, there, data),), notes=_archives(there))
     return _report(settings, files[0], files[1], cache_dir, deep, progress)
 
 
@@ -71,11 +74,11 @@ def _report(
     here = [path for path in layout.files if path.is_file()]
     report = Report(settings.dataset, place, len(here), sum(path.stat().st_size for path in here))
     try:
-        data = undecoded(layout, settings)
-        looked = _looked(data, deep, progress)
+        data = read_raw(layout, settings)
+        looked = _inspect(data, deep, progress)
     except DataError as error:
-        return replace(report, faults=(str(error),), notes=_archives(place))
-    files = found(settings, layout, cache_dir)
+        return replace(report, errors=(str(error),), notes=_archives(place))
+    files = with_entry(settings, layout, cache_dir)
     counts = np.bincount(np.concatenate(data.labels), minlength=len(data.classes)).tolist()
     total = sum(counts)
     return replace(
@@ -83,18 +86,18 @@ def _report(
         images=dict(zip(PARTS, map(len, data.labels), strict=True)),
         classes=dict(zip(data.classes, counts, strict=True)),
         sizes=looked.sizes,
-        decoded=files.entry if opened(files.entry, files.name) else None,
-        faults=_counted(looked.missing, total, "missing", ", ")
+        decoded=files.entry if open_entry(files.entry, files.name) else None,
+        errors=_counted(looked.missing, total, "missing", ", ")
         + _counted(looked.unreadable, total, "unreadable", "; "),
         notes=_notes(settings, layout, total, looked) + (_archives(place) if looked.missing else ()),
     )
 
 
-def _embedded() -> Report:
+def _embedded(name: str) -> Report:
     data = digits()
     labels = np.concatenate([data.train.labels, data.test.labels])
     return Report(
-        "digits",
+        name,
         images={"train": len(data.train.labels), "test": len(data.test.labels)},
         classes=dict(zip(data.classes, np.bincount(labels).tolist(), strict=True)),
         sizes={(8, 8): len(labels)},
@@ -103,7 +106,7 @@ def _embedded() -> Report:
 
 
 def _nowhere(name: str, there: Path | None, data: Path) -> str:
-    """The fault of a dataset of which nothing is recognised."""
+    """The error of a dataset of which nothing is recognised."""
     if there is None:
         return f"it is not there: looked in {', '.join(map(str, places(name, data)))}"
     if there.is_dir() and not any(there.iterdir()):
@@ -111,10 +114,10 @@ def _nowhere(name: str, there: Path | None, data: Path) -> str:
     return str(not_found(name, data))
 
 
-def _looked(data: Undecoded, deep: bool, progress: Progress) -> _Looked:
-    looked = _Looked(Counter(), [], [])
+def _inspect(data: RawDataset, deep: bool, progress: Progress) -> _Inspection:
+    looked = _Inspection(Counter(), [], [])
     total = sum(map(len, data.labels))
-    for done, (name, seen) in enumerate(_seen(data, deep), 1):
+    for done, (name, seen) in enumerate(_inspect_each(data, deep), 1):
         if seen is None:
             looked.missing.append(name)
         elif isinstance(seen, str):
@@ -125,7 +128,7 @@ def _looked(data: Undecoded, deep: bool, progress: Progress) -> _Looked:
     return looked
 
 
-def _seen(data: Undecoded, deep: bool) -> Iterator[tuple[str, Size | str | None]]:
+def _inspect_each(data: RawDataset, deep: bool) -> Iterator[tuple[str, Size | str | None]]:
     """Each picture's name with its size, or the reason why there is none; None where its file is missing."""
     size_of = decoded_size if deep else stated_size
 
@@ -146,8 +149,8 @@ def _counted(names: list[str], total: int, what: str, between: str) -> tuple[str
     return (f"{len(names):,} of {total:,} images {verb} {what}: {between.join(sorted(names)[:_SHOWN])}{rest}",)
 
 
-def _notes(settings: DataSettings, layout: Layout, total: int, looked: _Looked) -> tuple[str, ...]:
-    """What is no fault, but worth knowing."""
+def _notes(settings: DataSettings, layout: Layout, total: int, looked: _Inspection) -> tuple[str, ...]:
+    """What is no error, but worth knowing."""
     known, notes = KNOWN.get(settings.dataset), [layout.note] if layout.note else []
     if known and total != known.images:
         notes.append(f"{total:,} images are listed; {settings.dataset} as published gives {known.images:,}")
@@ -166,9 +169,11 @@ def _archives(place: Path | None) -> tuple[str, ...]:
 def states(data_dir: Path | None) -> Iterator[tuple[str, str, Path | None]]:
     """Name, state and place of every known dataset, then of the user's own folders; no file is read."""
     data = data_folder(data_dir)
-    yield "digits", "embedded", None
     taken = set()
     for name in KNOWN:
+        if is_embedded(name):
+            yield name, "embedded", None
+            continue
         place = next((place for place in places(name, data) if place != data and _holds_something(place)), None)
         taken.add(place)
         yield name, "there" if place else "missing", place

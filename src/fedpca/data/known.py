@@ -1,15 +1,9 @@
-"""The datasets that have a name: where they lie, what they need, and where to get them."""
+"""Every dataset that has a name, one entry each: what it is, where it lies, what it needs, and where to get it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-
-from fedpca.data.formats.published import isic_layout, rsna_layout
-from fedpca.data.formats.recognise import recognise
-from fedpca.data.formats.source import Layout
-from fedpca.settings.experiment import DataSettings
 
 CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
 FASHION = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
@@ -21,19 +15,28 @@ PARQUET = "train.parquet and test.parquet"
 class Known:
     """A published dataset."""
 
-    folders: tuple[str, ...]  # it may be in, in the data folder
+    summary: str
     images: int  # as published, and as a run uses them
     page: str
-    get: tuple[str, ...]  # commands, for the data folder
-    needs: str
-    layout: Callable[[Path, DataSettings], Layout | None] = recognise
+    folders: tuple[str, ...] = ()  # it may be in, in the data folder
+    get: tuple[str, ...] = ()  # commands, for the data folder
+    needs: str = ""  # files, as messages name them
+    format: str | None = None  # the one of data.formats that it is published in; None: any
+    embedded: bool = False  # in a package that is installed anyway; there are no files to look for
     has_test: bool = True
     classes: tuple[str, ...] = ()  # where the files may not name them
     hub: str | None = None  # folder of its train and test file there; None: it cannot be downloaded
 
 
-KNOWN = {
+KNOWN: Mapping[str, Known] = {
+    "digits": Known(
+        summary="1,797 grey 8x8 digits of scikit-learn, 10 classes; embedded, the default",
+        images=1_797,
+        page="https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_digits.html",
+        embedded=True,
+    ),
     "fashion-mnist": Known(
+        summary="70,000 grey 28x28 clothes, 10 classes; idx or parquet files, or a download",
         folders=("fashion-mnist",),
         images=70_000,
         page="https://github.com/zalandoresearch/fashion-mnist",
@@ -46,6 +49,7 @@ KNOWN = {
         hub="zalando-datasets/fashion_mnist/resolve/main/fashion_mnist",
     ),
     "cifar10": Known(
+        summary="60,000 colour 32x32 photographs, 10 classes; parquet, cifar-10-batches-py, or a download",
         folders=("cifar10", "cifar10/cifar-10-batches-py", "cifar-10-batches-py"),
         images=60_000,
         page="https://www.cs.toronto.edu/~kriz/cifar.html",
@@ -58,6 +62,7 @@ KNOWN = {
         hub="uoft-cs/cifar10/resolve/main/plain_text",
     ),
     "rsna-ich": Known(
+        summary="25,000 of RSNA's brain CT slices at 224x224, haemorrhage or not; stage_2_train.csv with DICOM or PNG",
         folders=("rsna-ich", "rsna-intracranial-hemorrhage-detection"),
         images=25_000,
         page="https://www.kaggle.com/c/rsna-intracranial-hemorrhage-detection",
@@ -66,10 +71,11 @@ KNOWN = {
             "unzip -q rsna-intracranial-hemorrhage-detection.zip -d rsna-ich",
         ),
         needs="stage_2_train.csv and its images, stage_2_train/ID_*.dcm or ID_*.png",
-        layout=rsna_layout,
+        format="rsna",
         has_test=False,
     ),
     "isic-2019": Known(
+        summary="25,331 colour skin lesions at 224x224, 8 classes; ISIC's ground truth CSV with JPEG",
         folders=("isic-2019", "isic2019", "ISIC_2019"),
         images=25_331,
         page="https://challenge.isic-archive.com/data/#2019",
@@ -79,10 +85,11 @@ KNOWN = {
             f"curl -LO {ISIC_FILES}/ISIC_2019_Training_Input.zip && unzip -q ISIC_2019_Training_Input.zip",
         ),
         needs="ISIC_2019_Training_GroundTruth.csv and its images, ISIC_2019_Training_Input/*.jpg",
-        layout=isic_layout,
+        format="isic",
         has_test=False,
     ),
     "ich-ct": Known(
+        summary="3,478 grey 128x128 brain CT slices, haemorrhage or not; parquet",
         folders=("ich-ct",),
         images=3_478,
         page="https://figshare.com/articles/dataset/PHE-SICH-CT-IDS/23957937",
@@ -90,6 +97,7 @@ KNOWN = {
         needs=PARQUET,
     ),
     "isic2019-ham10000": Known(
+        summary="10,015 colour 200x150 skin lesions, ISIC's 8 classes, 4 centres; parquet",
         folders=("isic2019-ham10000",),
         images=10_015,
         page="https://doi.org/10.7910/DVN/DBW86T",

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from hashlib import sha256
 from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 import torch
 from torch import Tensor, nn
 
-from fedpca.atomic import write_whole
 from fedpca.errors import UserError
+from fedpca.models.download import Progress, download, user_folder
 from fedpca.models.registry import Published, published
 from fedpca.settings.experiment import IMAGENET, ModelSettings
-
-Progress = Callable[[int, int], None]
-TIMEOUT = 30  # seconds without a byte
 
 
 def weights_of(model: ModelSettings, progress: Progress | None = None) -> Path | None:
@@ -45,12 +39,8 @@ def imagenet(name: str, progress: Progress | None = None) -> Path:
     if path is None:
         path = places[0]
         _download(name, known, places, progress or (lambda done, total: None))
-    return _require(path, known.sha256, "remove it, so that it can be fetched again")
-
-
-def user_folder(kind: str) -> Path:
-    """Where things that can be had again are kept for this user."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedpca" / kind
+    _require(path, known.sha256, "remove it, so that it can be fetched again")
+    return path
 
 
 def _places(file: str) -> list[Path]:
@@ -74,14 +64,10 @@ def _packaged(name: str, known: Published) -> Path:
 
 
 def _download(name: str, known: Published, places: list[Path], progress: Progress) -> None:
-    """Fetches a file whole, or not at all where anything is wrong with it."""
     assert known.url is not None
     try:
-        content = _fetched(known.url, progress)
-        if not (got := sha256(content).hexdigest()).startswith(known.sha256):
-            raise OSError(f"its SHA-256 must begin with {known.sha256}, got {got}")
-        write_whole(places[0], content)
-    except (OSError, HTTPException) as error:
+        download(known.url, places[0], lambda path: _require(path, known.sha256, "it was not kept"), progress)
+    except (OSError, HTTPException, UserError) as error:
         looked = " and ".join(str(place) for place in places)
         raise UserError(
             f"the ImageNet weights of {name} are not in {looked}, and fetching {known.url} failed: {error}. "
@@ -89,26 +75,12 @@ def _download(name: str, known: Published, places: list[Path], progress: Progres
         ) from None
 
 
-def _fetched(url: str, progress: Progress) -> bytes:
-    chunks, done = [], 0
-    with urlopen(Request(url, headers={"User-Agent": "fedpca"}), timeout=TIMEOUT) as answer:
-        total = int(answer.headers.get("Content-Length") or 0)
-        while chunk := answer.read(1 << 20):
-            chunks.append(chunk)
-            done += len(chunk)
-            progress(done, max(total, done))
-    if total and done != total:
-        raise OSError(f"it broke off after {done} of {total} bytes")
-    return b"".join(chunks)
-
-
-def _require(path: Path, wanted: str, remedy: str) -> Path:
-    """The path, if the file's SHA-256 begins with the wanted digits."""
+def _require(path: Path, digits: str, remedy: str) -> None:
+    """Refuses a file whose SHA-256 does not begin with these digits."""
     got = sha256(path.read_bytes()).hexdigest()
-    if not got.startswith(wanted):
-        needed = f"must be {wanted}" if len(wanted) == len(got) else f"must begin with {wanted}"
-        raise UserError(f"the SHA-256 of {path} {needed}, but is {got}: {remedy}")
-    return path
+    if not got.startswith(digits):
+        needed = f"must be {digits}" if len(digits) == len(got) else f"must begin with {digits}"
+        raise UserError(f"the SHA-256 of {path} {needed}, got {got}: {remedy}")
 
 
 def load_weights(module: nn.Module, path: Path, head: nn.Linear) -> None:

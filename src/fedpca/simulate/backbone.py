@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -17,13 +17,14 @@ from torch.nn.functional import interpolate
 from fedpca.core import Images, Net, Shard
 from fedpca.data.federation import Federation
 from fedpca.data.folders import discard, whole_folder
+from fedpca.data.places import cache_folder
 from fedpca.errors import DataError
 from fedpca.models.build import build
-from fedpca.models.pretrained import imagenet, user_folder
+from fedpca.models.download import Progress
+from fedpca.models.pretrained import imagenet
 from fedpca.settings.experiment import ModelSettings
 from fedpca.simulate.workers import Workers
 
-Progress = Callable[[int, int], None]
 FORMAT = 1  # of an entry; counted up when the same images would be given other features
 BATCH = 8  # images per pass; more of them at this size leave the cache, and take longer each
 # Lite0's features of CT slices have a mean squared length of 250 at 224x224 and of 1000 at 128x128. The curvature of
@@ -49,8 +50,7 @@ def with_features(
     if model.backbone is None:
         return federation
     shards = [*federation.shards.values(), *federation.tests.values()]
-    cache = cache_dir or Path(os.environ.get("FEDPCA_CACHE") or user_folder("decoded")).expanduser()
-    folder = cache / f"features-{FORMAT}-{model.backbone}-{model.backbone_size}"
+    folder = cache_folder(cache_dir) / f"features-{FORMAT}-{model.backbone}-{model.backbone_size}"
     entries = [folder / fingerprint(shard.x) for shard in shards]
     missing = {entry: shard.x for entry, shard in zip(entries, shards, strict=True) if opened(entry) is None}
     if missing:

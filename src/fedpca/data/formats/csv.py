@@ -1,4 +1,4 @@
-"""Images that are files of their own: listed in CSV files, or in one folder per class."""
+"""Images that are files of their own, listed in CSV files with a column of labels, or one column per class."""
 
 from __future__ import annotations
 
@@ -6,22 +6,30 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
-from fedpca.data.formats.source import Label, Layout, Picture, Source, given_labels, require_columns
+from fedpca.data.formats.files import train_and_test
+from fedpca.data.formats.pictures import SUFFIXES
+from fedpca.data.formats.source import (
+    Format,
+    Label,
+    Layout,
+    Picture,
+    Source,
+    given_labels,
+    image_layout,
+    require_columns,
+)
 from fedpca.errors import DataError
 from fedpca.settings.experiment import DataSettings
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
+
+def _recognise(place: Path, settings: DataSettings) -> Layout | None:
+    train, test = train_and_test(place, ".csv")
+    if not train:
+        return None
+    return image_layout((*train, *test), _source(train, settings), _source(test, settings) if test else None)
 
 
-# CSV with paths of images
-
-
-def csv_layout(train: list[Path], test: list[Path], settings: DataSettings) -> Layout:
-    """CSV files with a column of paths, and one of labels or one per class."""
-    return _image_layout((*train, *test), _csv_source(train, settings), _csv_source(test, settings) if test else None)
-
-
-def _csv_source(files: list[Path], settings: DataSettings) -> Source:
+def _source(files: list[Path], settings: DataSettings) -> Source:
     """A table's rows. Several label columns, parted by commas, are one column per class (1 for the row's class)."""
     one_hot = tuple(name.strip() for name in settings.label_column.split(",")) if "," in settings.label_column else ()
     image, wanted = settings.image_column, one_hot or (settings.label_column,)
@@ -35,7 +43,7 @@ def _csv_source(files: list[Path], settings: DataSettings) -> Source:
         rows += new
         pictures += [(row[image], _image_file(root, row[image])) for row in new]
         labels += (
-            [hot(row, one_hot, path, line) for line, row in enumerate(new, 2)] if one_hot
+            [one_hot_class(row, one_hot, path, line) for line, row in enumerate(new, 2)] if one_hot
             else given_labels([row[wanted[0]] for row in new], f"{path}, column {wanted[0]!r}", "line", 2)
         )  # fmt: skip
     columns = {name: [row.get(name, "") for row in rows] for name in rows[0] if name not in (image, *wanted)}
@@ -65,57 +73,16 @@ def _image_file(root: Path, name: str) -> Path | None:
     return next((path for path in paths if path.is_file()), root / name)
 
 
-def hot(row: Mapping[str, str], classes: tuple[str, ...], path: Path, line: int) -> int:
+def one_hot_class(row: Mapping[str, str], classes: tuple[str, ...], path: Path, line: int) -> int:
     """The class whose column holds 1, the others 0."""
     try:
         ones = [index for index, name in enumerate(classes) if float(row[name]) == 1]
     except ValueError:
         ones = []
     if len(ones) != 1:
-        came = ", ".join(f"{name}={row[name]}" for name in classes)
-        raise DataError(f"{path} line {line}: exactly one of the label columns must be 1, but came {came}")
+        got = ", ".join(f"{name}={row[name]}" for name in classes)
+        raise DataError(f"{path} line {line}: exactly one of the label columns must be 1, got {got}")
     return ones[0]
 
 
-# Folders of images by class
-
-
-def class_folders_layout(train: Path, test: Path | None) -> Layout | None:
-    """One folder of images per class; None where there are no images to train on."""
-    found = _images_by_class(train)
-    if not any(found.values()):
-        return None
-    classes = tuple(sorted(found, key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name)))
-    trained = _class_source(train, found, classes)
-    return _image_layout((), trained, _class_source(test, _images_by_class(test), classes) if test else None)
-
-
-def _images_by_class(folder: Path) -> dict[str, list[Path]]:
-    inner = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    return {
-        path.name: sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
-        for path in inner
-    }
-
-
-def _class_source(folder: Path, found: Mapping[str, list[Path]], classes: tuple[str, ...]) -> Source:
-    for name, files in found.items():
-        if not files:
-            raise DataError(f"class folder {folder / name} holds no image ({', '.join(SUFFIXES)}): fill or remove it")
-        if name not in classes:
-            raise DataError(f"{folder / name}: there is no class {name!r} to train on; there are {', '.join(classes)}")
-    rows = [(label, path) for label, name in enumerate(classes) for path in found.get(name, [])]
-    if not rows:
-        raise DataError(f"{folder} holds no class folders with images; it needs the classes {', '.join(classes)}")
-    pictures = [(str(path.relative_to(folder.parent)), path) for _, path in rows]
-    return Source(str(folder), "the class folders", [label for label, _ in rows], lambda: iter(pictures), {}, classes)
-
-
-# What both have in common
-
-
-def _image_layout(tables: tuple[Path, ...], train: Source, test: Source | None) -> Layout:
-    """Sources whose pictures are files of their own, which the data depend on too."""
-    pictures = (picture for part in (train, test) if part for _, picture in part.pictures())
-    images = (picture for picture in pictures if isinstance(picture, Path))
-    return Layout((*tables, *images), test is not None, lambda: (train, test))
+CSV = Format("csv", "train.csv and test.csv or one .csv file", _recognise)

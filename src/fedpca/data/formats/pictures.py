@@ -14,6 +14,7 @@ from fedpca.data.formats.source import Picture, Slice
 
 Pixels = NDArray[np.uint8]  # (C, H, W)
 Size = tuple[int, int]  # width, height
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
 _LARGE = 512  # pixels of the shorter side from which on a JPEG is decoded at a part of its size, if that is enough
 _TAIL = 65_536  # bytes in which a whole file's end mark is looked for
 _ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}

@@ -6,9 +6,9 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fedpca.data.formats.csv import csv_rows, hot
+from fedpca.data.formats.csv import csv_rows, one_hot_class
 from fedpca.data.formats.dicom import require_pydicom
-from fedpca.data.formats.source import Layout, Picture, Slice, Source
+from fedpca.data.formats.source import Format, Layout, Picture, Slice, Source
 from fedpca.errors import DataError
 from fedpca.settings.experiment import DataSettings
 
@@ -23,9 +23,9 @@ RSNA_BROKEN = "ID_6431af929"  # breaks off as it is published
 SIDE = 224  # of the paper's images
 
 
-def isic_layout(folder: Path, settings: DataSettings) -> Layout | None:
+def _recognise_isic(folder: Path, settings: DataSettings) -> Layout | None:
     """ISIC 2019: a table with a column per class, and a folder of JPEG files; None where the table is not there."""
-    table = table_in(folder, ISIC_TABLE)
+    table = _table_in(folder, ISIC_TABLE)
     if table is None:
         return None
     names, rows = csv_rows(table)
@@ -33,7 +33,7 @@ def isic_layout(folder: Path, settings: DataSettings) -> Layout | None:
     if lacking:
         there = ", ".join(names) or "none"
         raise DataError(f"{table} has no column {', '.join(lacking)}; its columns are {there}: fetch it again")
-    labels = [hot(row, ISIC_CLASSES, table, line) for line, row in enumerate(rows, 2)]
+    labels = [one_hot_class(row, ISIC_CLASSES, table, line) for line, row in enumerate(rows, 2)]
     images = [row["image"] for row in rows]
     files = _image_files(table.parent, {_plain(name) for name in images}, (".jpg", ".jpeg", ".png"))
     absent = table.parent / "ISIC_2019_Training_Input"
@@ -42,16 +42,16 @@ def isic_layout(folder: Path, settings: DataSettings) -> Layout | None:
     return Layout((table, *(path for _, path in pictures)), False, lambda: (source, None), SIDE)
 
 
-def rsna_layout(folder: Path, settings: DataSettings) -> Layout | None:
+def _recognise_rsna(folder: Path, settings: DataSettings) -> Layout | None:
     """RSNA's haemorrhages: a table with six rows an image, and DICOM files or PNG; None where the table is not there.
 
     A fixed number of images is drawn with the data's seed, whichever of them are there.
     """
-    table = table_in(folder, RSNA_TABLE)
+    table = _table_in(folder, RSNA_TABLE)
     if table is None:
         return None
     listed = _rsna_labels(table)
-    names = _drawn(listed, RSNA_IMAGES, settings.seed)
+    names = _draw(listed, RSNA_IMAGES, settings.seed)
     files = _image_files(table.parent, set(names), (".dcm", ".png", ".jpg", ".jpeg"))
     paths = [files.get(name, table.parent / "stage_2_train" / f"{name}.dcm") for name in names]
     pictures = [(name, _rsna_picture(path)) for name, path in zip(names, paths, strict=True)]
@@ -67,7 +67,7 @@ def rsna_layout(folder: Path, settings: DataSettings) -> Layout | None:
     return Layout((table, *paths), False, read, SIDE, note if len(names) < len(listed) else "")
 
 
-def table_in(folder: Path, name: str) -> Path | None:
+def _table_in(folder: Path, name: str) -> Path | None:
     """The table in a folder, or in a folder inside it, as archives unpack."""
     return next((path for path in (folder / name, *sorted(folder.glob(f"*/{name}"))) if path.is_file()), None)
 
@@ -106,8 +106,8 @@ def _rsna_labels(table: Path) -> dict[str, int]:
     cut = [image for image, bits in rows.items() if bits != (1 << len(RSNA_KINDS)) - 1]
     if cut or not rows:
         needed = f"each image needs a row for each of {', '.join(RSNA_KINDS)}"
-        came = f"{len(cut):,} lack some, the first: {', '.join(cut[:3])}" if cut else "there are none"
-        raise DataError(f"{table}: {needed}, but {came}: fetch it again")
+        got = f"{len(cut):,} lack some, the first: {', '.join(cut[:3])}" if cut else "there are none"
+        raise DataError(f"{table}: {needed}, but {got}: fetch it again")
     return labels
 
 
@@ -117,19 +117,19 @@ def _rsna_rows(table: Path) -> Iterator[tuple[int, str, str]]:
         with table.open(encoding="utf-8-sig") as file:
             header = next(file, "").strip()
             if header != "ID,Label":
-                came = header or "nothing"
-                raise DataError(f"{table}: the columns must be ID,Label, but came {came}: fetch it again")
+                got = header or "nothing"
+                raise DataError(f"{table}: the columns must be ID,Label, got {got}: fetch it again")
             for line, text in enumerate(file, 2):
                 image, _, rest = text.rstrip().rpartition("_")
                 if rest not in _ROWS or not image:
                     needed = f"a line must be ID_SUBTYPE,0 or ID_SUBTYPE,1 with one of {', '.join(RSNA_KINDS)}"
-                    raise DataError(f"{table} line {line}: {needed}, but came {text.strip()!r}: fetch it again")
+                    raise DataError(f"{table} line {line}: {needed}, got {text.strip()!r}: fetch it again")
                 yield line, image, rest
     except UnicodeDecodeError as error:
         raise DataError(f"{table} is not a CSV file in UTF-8: {error}") from None
 
 
-def _drawn(listed: Mapping[str, int], count: int, seed: int) -> list[str]:
+def _draw(listed: Mapping[str, int], count: int, seed: int) -> list[str]:
     """So many names, half of them of each class as far as there are; sorted, and all if there are not more."""
     from fedpca.rng import numbers
 
@@ -141,3 +141,7 @@ def _drawn(listed: Mapping[str, int], count: int, seed: int) -> list[str]:
     rng = numbers(seed, "rsna-ich")
     picks = [(some, rng.permutation(len(some))[:wanted]) for some, wanted in ((no, count - positive), (yes, positive))]
     return sorted(some[row] for some, rows in picks for row in rows)
+
+
+ISIC = Format("isic", f"{ISIC_TABLE} and its images, ISIC_2019_Training_Input/*.jpg", _recognise_isic)
+RSNA = Format("rsna", f"{RSNA_TABLE} and its images, stage_2_train/ID_*.dcm or ID_*.png", _recognise_rsna)

@@ -1,4 +1,4 @@
-"""Images and labels as they lie in files, before anything is decoded, and what is asked of all of them."""
+"""Images and labels as they lie in files, before anything is decoded, and what all layouts have in common."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpca.errors import DataError
+from fedpca.settings.experiment import DataSettings
 
 Label = int | str
 
@@ -47,6 +48,35 @@ class Layout:
     note: str = ""  # which of the images these are, where a layout does not take all
 
 
+@dataclass(frozen=True)
+class Format:
+    """A layout of files that recognises itself."""
+
+    name: str
+    needs: str  # the files it consists of, as messages name them
+    recognise: Callable[[Path, DataSettings], Layout | None]  # None where a file or folder is of another layout
+
+
+def array_source(place: str, label_name: str, x: NDArray[np.generic], labels: Sequence[Label]) -> Source:
+    """Images in an array (N, H, W) or (N, H, W, C): uint8, or floats from 0 to 1."""
+    if len(x) != len(labels):
+        raise DataError(f"{place}: {len(x)} images, but {len(labels)} labels in {label_name}; each needs one")
+
+    def pictures() -> Iterator[tuple[str, Picture]]:
+        scale = 255 if x.dtype.kind == "f" else 1
+        for row, image in enumerate(x):
+            yield f"image {row}", image if image.dtype == np.uint8 else np.rint(image * scale).astype(np.uint8)
+
+    return Source(place, label_name, labels, pictures)
+
+
+def image_layout(tables: tuple[Path, ...], train: Source, test: Source | None) -> Layout:
+    """Sources whose pictures are files of their own, which the data depend on too."""
+    pictures = (picture for part in (train, test) if part for _, picture in part.pictures())
+    images = (picture for picture in pictures if isinstance(picture, Path))
+    return Layout((*tables, *images), test is not None, lambda: (train, test))
+
+
 def require_columns(place: str, there: Sequence[str], image: str, *labels: str) -> None:
     """Stops at the first column that a table should have and has not."""
     for name in (image, *labels):
@@ -63,15 +93,15 @@ def given_labels(values: Sequence[object], place: str, row: str = "row", first: 
     """
     labels = []
     for number, value in enumerate(values, first):
-        label = _given_label(value)
+        label = _label_of(value)
         if label is None:
-            came = repr(value or "nothing")
-            raise DataError(f"{place}, {row} {number}: a label must be an integer or a name, but came {came}")
+            got = repr(value or "nothing")
+            raise DataError(f"{place}, {row} {number}: a label must be an integer or a name, got {got}")
         labels.append(label)
     return labels
 
 
-def _given_label(value: object) -> Label | None:
+def _label_of(value: object) -> Label | None:
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return int(value)
     return value if isinstance(value, str) and value else None

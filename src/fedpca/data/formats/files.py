@@ -1,0 +1,40 @@
+"""Which files of a folder belong together, and whether one of them is missing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from fedpca.errors import DataError
+
+_PIECE = re.compile(r"(.+)-\d+-of-(\d+)")  # of a parquet file in several, as the hub names them
+
+
+def train_and_test(place: Path, suffix: str) -> tuple[list[Path], list[Path]]:
+    """The files of each part at a place; a lone file of another name is all there is to train on."""
+    if place.is_file():
+        return ([place], []) if place.suffix.lower() == suffix else ([], [])
+    train, test, every = (sorted(place.glob(f"{start}{suffix}")) for start in ("train*", "test*", "*"))
+    if test and not train:
+        raise DataError(f"{place}: train*{suffix} is missing beside {test[0].name}: fetch or copy it again")
+    _require_all_pieces(train + test)
+    if train:
+        return train, test
+    return (every, []) if len(every) == 1 else ([], [])
+
+
+def _require_all_pieces(files: list[Path]) -> None:
+    """Stops where a file of `…-00000-of-00003.parquet` and so on is missing."""
+    for path in files:
+        if found := _PIECE.fullmatch(path.stem):
+            start, width, count = found[1], len(found[2]), int(found[2])
+            names = [f"{start}-{number:0{width}}-of-{found[2]}{path.suffix}" for number in range(count)]
+            require_files([path.with_name(name) for name in names])
+
+
+def require_files(files: list[Path]) -> None:
+    """Stops where some of these files are missing."""
+    missing = [path.name for path in files if not path.is_file()]
+    if missing:
+        place, verb = files[0].parent, "is" if len(missing) == 1 else "are"
+        raise DataError(f"{place}: {', '.join(missing)} {verb} missing of {len(files)} files: fetch or copy them again")

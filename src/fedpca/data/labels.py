@@ -1,0 +1,123 @@
+"""Labels as numbers from 0, and the split of data that come without a test part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpca.data.formats.source import Label, Layout, Source
+from fedpca.data.known import KNOWN
+from fedpca.errors import DataError
+from fedpca.settings.experiment import DataSettings
+
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RawDataset:
+    """A train and a test part before they are decoded: sources, labels as numbers, the classes' names."""
+
+    sources: tuple[Source, Source]
+    labels: tuple[Labels, Labels]
+    classes: tuple[str, ...]
+
+
+def read_raw(layout: Layout, settings: DataSettings) -> RawDataset:
+    """Train and test part before they are decoded, with checked labels."""
+    train, test = layout.read()
+    known = KNOWN.get(settings.dataset)
+    names = (known.classes if known else ()) or train.classes
+    labels, classes = _number_labels(train, test, names)
+    if len(np.unique(labels[0])) < 2:
+        only = classes[int(labels[0][0])]
+        raise DataError(f"{train.place}, {train.label_name}: training needs two classes or more, but all are {only!r}")
+    if test:
+        return RawDataset((train, test), (labels[0], labels[1]), classes)
+    rows = _test_rows(labels[0], settings)
+    parts = [np.setdiff1d(np.arange(len(labels[0])), rows), rows]
+    return RawDataset(
+        (_rows_of(train, parts[0]), _rows_of(train, parts[1])), (labels[0][parts[0]], labels[0][parts[1]]), classes
+    )
+
+
+def _number_labels(train: Source, test: Source | None, names: tuple[str, ...]) -> tuple[list[Labels], tuple[str, ...]]:
+    """Labels of each part as numbers from 0, and the name of each number.
+
+    Integers stand for themselves; names are numbered in alphabetical order, or as `names` has them.
+    """
+    sources = [source for source in (train, test) if source]
+    for source in sources:
+        if not source.labels:
+            raise DataError(f"{source.place} is empty: it must hold at least one image")
+    numbers = [_integers(source.labels) for source in sources]
+    if all(labels is not None for labels in numbers):
+        coded = [labels for labels in numbers if labels is not None]
+        return coded, _class_names(sources, coded, names)
+    given = {str(label) for label in train.labels}
+    classes = names if given <= set(names) else tuple(sorted(given))
+    return [_numbers_of(source, classes) for source in sources], classes
+
+
+def _integers(labels: Sequence[Label]) -> Labels | None:
+    """Labels as integers, also where a text file spells them; None if one is a name."""
+    try:
+        return np.array([int(label) for label in labels], dtype=np.int64)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _numbers_of(source: Source, classes: tuple[str, ...]) -> Labels:
+    numbers = {name: number for number, name in enumerate(classes)}
+    for label in source.labels:
+        if str(label) not in numbers:
+            place = f"{source.place}, {source.label_name}"
+            raise DataError(f"{place}: {str(label)!r} is not a class of the training part ({', '.join(classes)})")
+    return np.array([numbers[str(label)] for label in source.labels], dtype=np.int64)
+
+
+def _class_names(sources: list[Source], labels: list[Labels], names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of classes 0, 1, …; refuses labels that cannot be such numbers."""
+    count = len(names) or int(labels[0].max()) + 1
+    for source, values in zip(sources, labels, strict=True):
+        low, high, place = int(values.min()), int(values.max()), f"{source.place}, {source.label_name}"
+        if low < 0 or high >= count:
+            got, remedy = low if low < 0 else high, "renumber them, or write names"
+            raise DataError(f"{place}: labels must be 0 to {count - 1} for {count} classes, got {got}: {remedy}")
+    distinct = len(np.unique(labels[0]))
+    if not names and count > 2 * distinct:
+        place = f"{sources[0].place}, {sources[0].label_name}"
+        raise DataError(
+            f"{place}: labels must be 0, 1, 2, …, but only {distinct} of 0 to {count - 1} occur: "
+            "renumber them, or set data.label_column to the column of the classes"
+        )
+    return names or tuple(str(number) for number in range(count))
+
+
+def _test_rows(labels: Labels, settings: DataSettings) -> Labels:
+    """Rows drawn for testing, the same share of every class; a class of one image is left to training."""
+    from fedpca.rng import numbers
+
+    rng = numbers(settings.seed, "test part")
+    drawn = []
+    for label in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        count = min(max(1, round(settings.test_share * len(rows))), len(rows) - 1)
+        drawn.append(rows[:count])
+    rows = np.sort(np.concatenate(drawn))
+    if not len(rows):
+        raise DataError(f"{settings.dataset}: with one image per class none can be kept for testing; add a test part")
+    return rows
+
+
+def _rows_of(source: Source, rows: Labels) -> Source:
+    """The same source with only some of its rows."""
+    wanted = set(rows.tolist())
+    return replace(
+        source,
+        labels=[source.labels[row] for row in rows],
+        columns={name: [values[row] for row in rows] for name, values in source.columns.items()},
+        pictures=lambda: (item for row, item in enumerate(source.pictures()) if row in wanted),
+    )
