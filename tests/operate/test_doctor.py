@@ -17,7 +17,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedpca.errors import UserError
-from fedpca.operate.doctor import Expected, Finding, Patient, check_clock, check_data, check_keys, check_server, examine
+from fedpca.operate.check_keys import check_keys
+from fedpca.operate.check_machine import Expected, check_data
+from fedpca.operate.check_server import check_clock, check_server
+from fedpca.operate.doctor import Machine, examine
+from fedpca.operate.findings import Finding
 from fedpca.operate.keys import make_keys, read_certificate, read_tls_key
 
 EXPECTED = Expected(classes=("0", "1", "2"), shape=(1, 8, 8))
@@ -30,8 +34,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def faults(findings: Iterator[Finding]) -> list[str]:
-    return [finding.what for finding in findings if finding.level == "fault"]
+def errors(findings: Iterator[Finding]) -> list[str]:
+    return [finding.what for finding in findings if finding.level == "error"]
 
 
 def certificate(keys: Path, target: Path, hosts: list[str], end: timedelta) -> tuple[Path, Path]:
@@ -91,26 +95,26 @@ def test_a_good_server_is_found_good(keys: Path):
 
 def test_an_expired_certificate_is_named_with_its_date(keys: Path, tmp_path: Path):
     with serving(certificate(keys, tmp_path, ["127.0.0.1"], timedelta(days=-2))) as server:
-        found = faults(check_server(server, keys / "sites" / "berlin"))
+        found = errors(check_server(server, keys / "sites" / "berlin"))
     assert found == [f"the certificate of 127.0.0.1 has expired on {datetime.now(UTC) - timedelta(days=2):%Y-%m-%d}"]
 
 
 def test_a_certificate_for_another_host_is_named_with_its_hosts(keys: Path, tmp_path: Path):
     with serving(certificate(keys, tmp_path, ["fl.example.org"], timedelta(days=90))) as server:
-        found = faults(check_server(server, keys / "sites" / "berlin"))
+        found = errors(check_server(server, keys / "sites" / "berlin"))
     assert found == ["the certificate of 127.0.0.1 is for fl.example.org and not for 127.0.0.1"]
 
 
-def test_another_federations_certificate_is_a_fault(keys: Path, tmp_path: Path):
+def test_another_federations_certificate_is_an_error(keys: Path, tmp_path: Path):
     make_keys(["berlin"], tmp_path)
     with serving(own(tmp_path)) as server:
-        (found,) = faults(check_server(server, keys / "sites" / "berlin"))
+        (found,) = errors(check_server(server, keys / "sites" / "berlin"))
     assert found.startswith("127.0.0.1 shows a certificate that ca.crt did not sign")
 
 
-def test_a_server_without_tls_is_a_fault_where_keys_are_given(keys: Path):
+def test_a_server_without_tls_is_an_error_where_keys_are_given(keys: Path):
     with serving(None) as server:
-        (found,) = faults(check_server(server, keys / "sites" / "berlin"))
+        (found,) = errors(check_server(server, keys / "sites" / "berlin"))
     assert "does not speak TLS" in found
 
 
@@ -132,7 +136,7 @@ def test_a_closed_port_and_an_unknown_name_stop_the_check(keys: Path):
 
 
 @pytest.mark.parametrize(
-    ("ahead", "level"), [(0, "ok"), (-1, "ok"), (4, "warning"), (6, "fault"), (-20, "warning"), (-301, "fault")]
+    ("ahead", "level"), [(0, "ok"), (-1, "ok"), (4, "warning"), (6, "error"), (-20, "warning"), (-301, "error")]
 )
 def test_clocks_may_differ_as_far_as_flower_lets_them(ahead: float, level: str):
     assert check_clock(ahead, "the server").level == level
@@ -143,12 +147,12 @@ def test_good_keys_are_found_good(keys: Path):
     assert {f.level for f in check_keys(keys / "server", None)} == {"ok"}
 
 
-def test_keys_that_others_can_read_are_a_fault(tmp_path: Path):
+def test_keys_that_others_can_read_are_an_error(tmp_path: Path):
     make_keys(["berlin"], tmp_path)
     for folder, name in (("sites/berlin", "site.key"), ("server", "server.key")):
         path = tmp_path / folder / name
         path.chmod(0o644)
-        (finding,) = [f for f in check_keys(tmp_path / folder, None) if f.level == "fault"]
+        (finding,) = [f for f in check_keys(tmp_path / folder, None) if f.level == "error"]
         assert finding.what == f"{path} can be read by others (mode 644)"
         assert finding.remedy == f"chmod 600 {path}"
 
@@ -159,10 +163,10 @@ def test_keys_that_do_not_belong_together_are_named(tmp_path: Path):
     sites = tmp_path / "a" / "sites"
     assert [f.level for f in check_keys(sites / "berlin", "paris")].count("warning") == 1
     (sites / "berlin" / "site.pub").write_text((sites / "paris" / "site.pub").read_text())
-    assert faults(check_keys(sites / "berlin", "berlin")) == [f"{sites}/berlin/site.pub does not belong to site.key"]
+    assert errors(check_keys(sites / "berlin", "berlin")) == [f"{sites}/berlin/site.pub does not belong to site.key"]
     server = tmp_path / "a" / "server"
     (server / "server.crt").write_bytes((tmp_path / "b" / "server" / "server.crt").read_bytes())
-    assert faults(check_keys(server, None)) == [
+    assert errors(check_keys(server, None)) == [
         f"{server}/server.crt is not signed by ca.crt",
         f"{server}/server.key does not belong to server.crt",
     ]
@@ -190,23 +194,23 @@ def test_data_as_the_federation_expects_are_found_good(data: Path):
     assert findings[0].what == f"{data}: 12 images to train on, 6 to test on, 1 x 8 x 8, 3 classes"
 
 
-def test_images_of_another_shape_are_a_fault(data: Path):
-    found = faults(check_data(data, EXPECTED.model_copy(update={"shape": (3, 8, 8)})))
+def test_images_of_another_shape_are_an_error(data: Path):
+    found = errors(check_data(data, EXPECTED.model_copy(update={"shape": (3, 8, 8)})))
     assert found == ["images are 1 x 8 x 8, but the federation's 3 x 8 x 8"]
 
 
-def test_a_class_that_the_federation_lacks_is_a_fault_and_a_missing_one_a_warning(data: Path):
-    found = faults(check_data(data, EXPECTED.model_copy(update={"classes": ("0", "1")})))
+def test_a_class_that_the_federation_lacks_is_an_error_and_a_missing_one_a_warning(data: Path):
+    found = errors(check_data(data, EXPECTED.model_copy(update={"classes": ("0", "1")})))
     assert found == ["the federation has no class '2'; there are 0, 1"]
     more = list(check_data(data, EXPECTED.model_copy(update={"classes": ("0", "1", "2", "3")})))
     assert [f.what for f in more if f.level == "warning"] == ["no images of 3"]
-    assert not faults(iter(more))
+    assert not errors(iter(more))
 
 
-def test_other_versions_than_the_federations_are_faults(tmp_path: Path):
+def test_other_versions_than_the_federations_are_errors(tmp_path: Path):
     path = tmp_path / "federation.toml"
     path.write_text('classes = ["0", "1"]\nshape = [1, 8, 8]\nflwr = "1.40.0"\nfedpca = "9.9"\n')
-    found = faults(examine(Patient(federation=path, state=tmp_path)))
+    found = errors(examine(Machine(federation=path, state=tmp_path)))
     assert [text.partition(",")[2] for text in found] == [
         " but the federation needs 1.40.0",
         " but the federation has 9.9",
@@ -216,16 +220,16 @@ def test_other_versions_than_the_federations_are_faults(tmp_path: Path):
 def test_a_typo_in_the_federations_file_is_named(tmp_path: Path):
     path = tmp_path / "federation.toml"
     path.write_text('classes = ["0", "1"]\nshape = [1, 8, 8]\nmodle = "mlp"\n')
-    (found,) = faults(examine(Patient(federation=path, state=tmp_path)))
+    (found,) = errors(examine(Machine(federation=path, state=tmp_path)))
     assert found.startswith(f"{path}: modle:")
     assert "did you mean 'model'?" in found
 
 
-def test_the_command_line_ends_with_1_at_a_fault_and_goes_on_after_it(keys: Path, data: Path):
+def test_the_command_line_ends_with_1_at_an_error_and_goes_on_after_it(keys: Path, data: Path):
     command = [sys.executable, "-m", "fedpca", "doctor", "--keys", str(keys / "sites" / "berlin")]
     good = subprocess.run([*command, "--data", str(data)], capture_output=True, text=True, check=False)
-    assert (good.returncode, good.stdout.splitlines()[-1]) == (0, "0 faults"), good.stdout + good.stderr
+    assert (good.returncode, good.stdout.splitlines()[-1]) == (0, "0 errors"), good.stdout + good.stderr
     command += ["--server", "127.0.0.1:1", "--data", str(data)]
     bad = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (bad.returncode, bad.stdout.splitlines()[-1]) == (1, "1 fault")
+    assert (bad.returncode, bad.stdout.splitlines()[-1]) == (1, "1 error")
     assert "12 images to train on" in bad.stdout

@@ -209,16 +209,16 @@ def test_all_of_this_worked_without_a_network(federation: Federation):
 
 
 def test_when_it_is_killed_nothing_of_a_site_is_left(federation: Federation):
-    """Not even we can do anything at kill -9: its keeper notices."""
+    """Not even we can do anything at kill -9: its supervisor notices."""
     family = descendants([federation.site.pid])
-    assert len(family) >= 3, "the keeper, Flower's node and what it starts"
+    assert len(family) >= 3, "the supervisor, Flower's node and what it starts"
     federation.site.kill()
     until(lambda: not alive(family), 120)
 
 
 def test_when_it_is_told_to_end_nothing_of_the_server_is_left(federation: Federation):
     family = descendants([federation.server.pid])
-    assert len(family) >= 5, "Flower's server, what it starts, the gate, and two keepers"
+    assert len(family) >= 5, "Flower's server, what it starts, the proxy, and two supervisors"
     federation.server.terminate()
     assert federation.server.wait(120) == 0
     assert not alive(family)
@@ -248,7 +248,7 @@ def test_what_refuses_to_end_is_ended():
     """Here a child that has left the session."""
     lines: list[str] = []
     made, family = child(PARENT.format(seconds=60), lines)
-    assert len(family) == 3, "keeper, parent, stubborn"
+    assert len(family) == 3, "supervisor, parent, stubborn"
     end([made])
     assert not alive(family)
     assert lines == ["[a] here"]

@@ -50,9 +50,9 @@ def server(
 ) -> None:
     """Start the server and keep it up until Ctrl-C; encrypted and only for sites with keys, unless on loopback."""
     _require_flower()
-    from fedpca.operate.server import Serving, serve
+    from fedpca.operate.server import ServerOptions, serve
 
-    _end(lambda: serve(Serving(state, host, port, keys), insecure, _tell))
+    _exit(lambda: serve(ServerOptions(state, host, port, keys), insecure, _log))
 
 
 @app.command()
@@ -72,10 +72,10 @@ def client(
 ) -> None:
     """Take part as a site until Ctrl-C."""
     _require_flower()
-    from fedpca.operate.server import Joining, join
+    from fedpca.operate.site import SiteOptions, join
 
-    joining = Joining(site, data, server, keys, state or Path(f"site-{site}"), _changes(change or []))
-    _end(lambda: join(joining, insecure, _tell))
+    options = SiteOptions(site, data, server, keys, state or Path(f"site-{site}"), _changes(change or []))
+    _exit(lambda: join(options, insecure, _log))
 
 
 @app.command("run")
@@ -91,9 +91,9 @@ def run(
 ) -> None:
     """Run an app on the server of this machine and show its log to the end; Ctrl-C stops the run."""
     _require_flower()
-    from fedpca.operate.server import submit
+    from fedpca.operate.run import submit
 
-    _end(lambda: submit(folder, _changes(change or []), state, _tell))
+    _exit(lambda: submit(folder, _changes(change or []), state, _log))
 
 
 def doctor(
@@ -106,15 +106,15 @@ def doctor(
     ] = None,
     state: Annotated[Path, typer.Option(help="Folder where things will be kept.")] = Path(),
 ) -> None:
-    """Check versions, keys, the way to the server, data, disk and clock before a site joins; ends with 1 at a fault."""
-    from fedpca.operate.doctor import Patient, examine
+    """Check versions, keys, the way to the server, data, disk, clock before a site joins; ends with 1 at an error."""
+    from fedpca.operate.doctor import Machine, examine
 
-    faults = 0
-    for finding in examine(Patient(site, data, server, keys, federation, state)):
-        faults += finding.level == "fault"
+    errors = 0
+    for finding in examine(Machine(site, data, server, keys, federation, state)):
+        errors += finding.level == "error"
         print(finding.line(), flush=True)
-    print(f"{faults} faults" if faults != 1 else "1 fault")
-    raise typer.Exit(int(faults > 0))
+    print(f"{errors} errors" if errors != 1 else "1 error")
+    raise typer.Exit(int(errors > 0))
 
 
 def _changes(lines: list[str]) -> dict[str, object]:
@@ -125,7 +125,7 @@ def _changes(lines: list[str]) -> dict[str, object]:
     for line in lines:
         key, equals, text = line.partition("=")
         if not equals or not key.strip():
-            raise UserError(f"--set must be KEY=VALUE, and came {line!r:.80}")
+            raise UserError(f"--set must be KEY=VALUE, got {line!r:.80}")
         try:
             changes[key.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
@@ -141,7 +141,7 @@ def _require_flower() -> None:
             )
 
 
-def _end(work: Callable[[], int]) -> None:
+def _exit(work: Callable[[], int]) -> None:
     try:
         code = work()
     except RunError as error:
@@ -150,5 +150,5 @@ def _end(work: Callable[[], int]) -> None:
     raise typer.Exit(code)
 
 
-def _tell(line: str) -> None:
+def _log(line: str) -> None:
     print(line, flush=True)

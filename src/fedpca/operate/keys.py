@@ -25,11 +25,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedpca.atomic import to_disk, write_whole
 from fedpca.errors import UserError
+from fedpca.sites.settings import SITE_NAME
 
 CA_CERTIFICATE, SERVER_CERTIFICATE, SERVER_KEY = "ca.crt", "server.crt", "server.key"
 SITE_KEY, SITE_PUBLIC, SITES = "site.key", "site.pub", "sites"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")  # the server's own commands connect to these
-SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 CA_DAYS = 3650
 README = """\
 Copy server/ to the server's machine and each folder in sites/ to its site, by a way that nobody else can read, then
@@ -38,14 +38,14 @@ remove sites/*/site.key here. Whoever has ca.key can pose as the server: keep it
 
 
 @dataclass(frozen=True)
-class Made:
-    """What a call made and what it found and left as it was."""
+class KeyFolders:
+    """The folders that a call made, and those that it found and left as they were."""
 
     new: tuple[Path, ...]
     kept: tuple[Path, ...]
 
 
-def make_keys(sites: Sequence[str], out: Path, hosts: Sequence[str] = (), days: int = 365) -> Made:
+def make_keys(sites: Sequence[str], out: Path, hosts: Sequence[str] = (), days: int = 365) -> KeyFolders:
     """Makes what is not there yet, and overwrites nothing; more sites can be added later."""
     for site in sites:
         check_site(site)
@@ -58,13 +58,18 @@ def make_keys(sites: Sequence[str], out: Path, hosts: Sequence[str] = (), days: 
         folder = out / SITES / site
         (kept if _site_keys(folder, server) else new).append(folder)
     write_whole(out / "README.txt", README)
-    return Made(tuple(new), tuple(kept))
+    return KeyFolders(tuple(new), tuple(kept))
 
 
 def check_site(name: str) -> None:
     """Stops at a name that could not be a file's name, a log's prefix and a setting's value."""
-    if not SITE_NAME.fullmatch(name):
-        raise UserError(f"a site's name must be letters, digits, - and _, at most 63, and came {name!r:.80}: rename it")
+    if not is_site_name(name):
+        raise UserError(f"a site's name must be letters, digits, - and _, at most 63, got {name!r:.80}: rename it")
+
+
+def is_site_name(name: str) -> bool:
+    """Whether a site may have that name."""
+    return re.fullmatch(SITE_NAME, name) is not None
 
 
 def registered(server: Path) -> dict[str, Path]:
@@ -76,7 +81,7 @@ def registered(server: Path) -> dict[str, Path]:
 
 
 def read_certificate(path: Path) -> x509.Certificate:
-    """A certificate file."""
+    """A certificate from its file."""
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except OSError as error:
@@ -119,7 +124,7 @@ def same_key(line: str, key: ec.EllipticCurvePublicKey) -> bool:
     return line.split()[:2] == public_text(key, "").split()[:2]
 
 
-# Each part is made if it is not there; true if it was
+# Each of these makes what is not there, and says whether it was there
 
 
 def _certificate_authority(out: Path, server: Path) -> ec.EllipticCurvePrivateKey:
@@ -198,7 +203,7 @@ def _host(host: str) -> x509.DNSName | x509.IPAddress:
     except ValueError:
         pass
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", host):
-        raise UserError(f"--host must be a host's name or its IP address, without a port, and came {host!r:.80}")
+        raise UserError(f"--host must be a host's name or its IP address, without a port, got {host!r:.80}")
     return x509.DNSName(host.lower())
 
 

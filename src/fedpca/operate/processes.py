@@ -1,4 +1,4 @@
-"""Flower's processes: started without its telemetry, update checks and installs, each with a keeper that ends it."""
+"""Flower's processes: without its telemetry, update checks and installs, each with a supervisor that ends it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import sysconfig
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from threading import Event, Thread
 
+from fedpca.atomic import locked
 from fedpca.errors import RunError, UserError
 from fedpca.operate.supervisor import STOPS
 
@@ -33,11 +34,12 @@ QUIET = {
 }
 STARTING = 120.0  # seconds that Flower has to come up; a slow machine needs ten
 LOOPBACK = "127.0.0.1"
+INSECURE = "would be readable and open to anyone on the network"
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 CHATTER = re.compile(r"uvicorn|lifespan|Lifespan|ControlServicer|HTTP API on|Fleet\.Get|^INFO:  |^(INFO :)?\s*$")
-OURS = [sys.executable, "-P", "-m"]  # -P: whatever lies in the current folder is not imported
+PYTHON = [sys.executable, "-P", "-m"]  # -P: whatever lies in the current folder is not imported
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 Show = Callable[[str], str | None]  # a line as a person should read it, or None to leave it out
 
 
@@ -45,11 +47,11 @@ class Child:
     """A process whose lines come out one by one, with a name before each."""
 
     def __init__(
-        self, name: str, command: Sequence[str], env: Mapping[str, str], tell: Tell, show: Show | None = None
+        self, name: str, command: Sequence[str], env: Mapping[str, str], log: Log, show: Show | None = None
     ) -> None:
         self.name, self.last = name, deque[str](maxlen=30)
         self.process = subprocess.Popen(
-            [*OURS, "fedpca.operate.supervisor", *command],
+            [*PYTHON, "fedpca.operate.supervisor", *command],
             env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -58,14 +60,14 @@ class Child:
             errors="replace",
             start_new_session=True,  # Ctrl-C reaches only us, who pass it on
         )
-        self.reader = Thread(target=self._read, args=(tell, show or plain), daemon=True)
+        self.reader = Thread(target=self._read, args=(log, show or plain), daemon=True)
         self.reader.start()
 
-    def _read(self, tell: Tell, show: Show) -> None:
+    def _read(self, log: Log, show: Show) -> None:
         for line in self.process.stdout or ():
             if text := show(COLOUR.sub("", line).rstrip()):
                 self.last.append(text)
-                tell(f"[{self.name}] {text}")
+                log(f"[{self.name}] {text}")
 
     def ended(self) -> int | None:
         """The exit code; None while it runs."""
@@ -81,7 +83,7 @@ def plain(line: str) -> str | None:
 
 
 def end(children: Sequence[Child]) -> None:
-    """Has the keepers end what they keep; returns when nothing of it is left."""
+    """Ends children with all that they started; returns when nothing of it is left."""
     for child in children:
         child.process.terminate()
     for child in children:
@@ -92,13 +94,18 @@ def end(children: Sequence[Child]) -> None:
 @contextmanager
 def stopping() -> Iterator[Event]:
     """An event that Ctrl-C, a termination and a closed terminal set; before and after, these do what they did."""
-    asked = Event()
-    before = {n: signal.signal(n, lambda *_: asked.set()) for n in STOPS}
+    stop = Event()
+    before = {n: signal.signal(n, lambda *_: stop.set()) for n in STOPS}
     try:
-        yield asked
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def locked_state(state: Path) -> AbstractContextManager[None]:
+    """Keeps a second server or site out of the same folder."""
+    return locked(state, f"another process uses {state}: choose another --state, or stop that one")
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -152,7 +159,7 @@ def address(text: str) -> tuple[str, int]:
     """Host and port of HOST:PORT, or of [IPV6]:PORT."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536 or "/" in host:
-        raise UserError(f"--server must be HOST:PORT, such as fl.example.org:8000, and came {text!r:.80}")
+        raise UserError(f"--server must be HOST:PORT, such as fl.example.org:8000, got {text!r:.80}")
     return host.strip("[]"), int(port)
 
 

@@ -1,4 +1,4 @@
-"""The server's door to the outside: passes on what sites need of Flower, and nothing else.
+"""The server's reverse proxy: passes on what sites need of Flower, and nothing else.
 
 Flower answers sites, operators and its own processes on one port, and asks only sites for a key: whoever reaches that
 port may start a run, which is code that every site executes. So Flower listens on loopback, and this in its place.
@@ -21,21 +21,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 FOR_SITES = re.compile(rb"/v1/fleet/[a-z-]+")
-PER_CONNECTION = {
-    b"host",
-    b"connection",
-    b"keep-alive",
-    b"transfer-encoding",
-    b"te",
-    b"trailer",
-    b"upgrade",
-    b"date",
-    b"server",
-}
+PER_CONNECTION = set(b"host connection keep-alive transfer-encoding te trailer upgrade date server".split())
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]
 
 
-def gate(flower: str, ca: str | None) -> Starlette:
+def reverse_proxy(flower: str, ca: str | None) -> Starlette:
     """An application that stands before Flower at that address."""
     verify = create_default_context(cafile=ca) if ca else False
     limits = httpx.Limits(max_connections=None, keepalive_expiry=2)  # sooner than Flower closes a connection
@@ -48,20 +38,20 @@ def gate(flower: str, ca: str | None) -> Starlette:
             return Response("this port is for sites; runs are started on the server's machine\n", 403)
         headers = [(name, value) for name, value in request.headers.raw if name not in PER_CONNECTION]
         try:
-            asked = client.build_request("POST", request.url.path, headers=headers, content=request.stream())
-            came = await client.send(asked, stream=True)
+            passed = client.build_request("POST", request.url.path, headers=headers, content=request.stream())
+            reply = await client.send(passed, stream=True)
         except httpx.TransportError as error:
             print(f"Flower does not answer: {error!r:.200}", flush=True)
             return Response("the server is starting or stopping\n", 503)
-        kept = {name: value for name, value in came.headers.items() if name.encode() not in PER_CONNECTION}
-        return StreamingResponse(came.aiter_raw(), came.status_code, kept, background=BackgroundTask(came.aclose))
+        kept = {name: value for name, value in reply.headers.items() if name.encode() not in PER_CONNECTION}
+        return StreamingResponse(reply.aiter_raw(), reply.status_code, kept, background=BackgroundTask(reply.aclose))
 
     @asynccontextmanager
-    async def until_the_end(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with client:
             yield
 
-    return Starlette(routes=[Route("/{path:path}", answer, methods=METHODS)], lifespan=until_the_end)
+    return Starlette(routes=[Route("/{path:path}", answer, methods=METHODS)], lifespan=lifespan)
 
 
 def _is_for_sites(request: Request) -> bool:
@@ -78,7 +68,7 @@ def main() -> None:
     parser.add_argument("--port", type=int)
     given = parser.parse_args()
     uvicorn.run(
-        gate(given.flower, given.ca),
+        reverse_proxy(given.flower, given.ca),
         host=given.host,
         port=given.port,
         ssl_certfile=given.certificate,

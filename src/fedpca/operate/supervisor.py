@@ -1,4 +1,4 @@
-"""Keeps one command: when it ends, is told to end, or nobody is left who wants it, all that it started ends with it.
+"""Runs one command; when it ends, is told to end, or its starter is gone, all that it started ends with it.
 
 `python -m fedpca.operate.supervisor COMMAND …`. Flower's processes leave others behind that try for ever to reach them;
 one of these holds a run's folder.
@@ -17,12 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
-PATIENCE = 5.0  # seconds that processes have to end by themselves
+GRACE = 5.0  # seconds that processes have to end by themselves
 ADOPT = 36  # Linux' PR_SET_CHILD_SUBREAPER: what loses its parent becomes ours
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def keep(command: list[str], patience: float = PATIENCE) -> int:
+def supervise(command: list[str], grace: float = GRACE) -> int:
     """Runs a command to its end or ours; its exit code, when nothing of it is left."""
     stop, parent = Event(), os.getppid()
     for number in STOPS:
@@ -32,11 +32,11 @@ def keep(command: list[str], patience: float = PATIENCE) -> int:
     child = subprocess.Popen(command)
     while child.poll() is None and os.getppid() == parent and not stop.wait(0.2):
         pass
-    family, told, limit, me = {child.pid}, set[int](), time.monotonic() + patience, os.getpid()
+    family, signalled, limit, me = {child.pid}, set[int](), time.monotonic() + grace, os.getpid()
     while (family := alive(family | descendants([me]))) and time.monotonic() < limit:
         first = {child.pid} & family or family  # the command itself may end the others as it should be done
-        send(first - told, signal.SIGTERM)
-        told |= first
+        send(first - signalled, signal.SIGTERM)
+        signalled |= first
         time.sleep(0.1)
     while family := alive(family | descendants([me])):
         send(family, signal.SIGKILL)
@@ -82,4 +82,4 @@ def _stat(path: Path) -> Iterator[tuple[int, int]]:
 
 
 if __name__ == "__main__":
-    sys.exit(keep(sys.argv[1:]))
+    sys.exit(supervise(sys.argv[1:]))
