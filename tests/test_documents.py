@@ -10,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 from fedpca.cli.main import app
+from fedpca.methods.registry import METHODS, settings_of
 from fedpca.settings.experiment import Experiment
 from fedpca.settings.toml import flatten
 
@@ -73,6 +74,31 @@ def explained_keys() -> set[str]:
 def test_the_settings_page_names_every_key_and_no_other():
     known = set(flatten(Experiment(data={"clients": 2}).model_dump(mode="json")))
     assert explained_keys() - {"setting.NAME", "method.NAME"} == known - {"method"}
+
+
+def keys_in(cell: str) -> set[str]:
+    """The keys that a text names in backticks; `a.{b,c}` are a.b and a.c."""
+    keys: set[str] = set()
+    for word in re.findall(r"`([^`]+)`", cell):
+        start, _, inner = word.rstrip("}").partition("{")
+        keys |= {start + end for end in inner.split(",")}
+    return keys
+
+
+def test_the_settings_page_names_every_key_of_every_method():
+    text = (ROOT / "docs" / "settings.md").read_text().split("## Settings of methods")[1].split("\n## ")[0]
+    (listed,) = re.findall(r"^`identify\.\*` (.*?)\n\n", text, re.DOTALL | re.MULTILINE)
+    found: dict[str, set[str]] = {}
+    keys: set[str] = set()
+    for row in (line.split("|") for line in text.splitlines() if line.startswith("| `")):
+        keys = keys_in(row[2]) | (keys if "those, and" in row[2] else set())
+        keys = keys - {"identify.*"} | (keys_in(listed) if "identify.*" in keys else set())
+        found |= dict.fromkeys(re.findall(r'`method\."?([^`"]+)"?`', row[1]), keys)
+    assert found.keys() == {*METHODS.own, "A+B", "X+d"}
+    for name, own in found.items():
+        method = {"A+B": "fedavg+median", "X+d": "fedavg+d"}.get(name, name)
+        known = flatten(settings_of(method, method, {}).model_dump(mode="json"))
+        assert own == known.keys() - {"high_confidence"}, name
 
 
 def commands(page: Path) -> list[list[str]]:
