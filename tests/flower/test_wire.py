@@ -31,7 +31,7 @@ from fedpca.simulate.answer import answer_report, answer_train, site_for
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 from fedpca.sites.messages import read_order, read_report, read_update, write_orders, write_report, write_update
-from tests.test_methods import ROUNDS, easy, same
+from tests.methods.test_methods import ROUNDS, easy, same
 
 VECTORS = ("weights", "buffers", "counters")
 

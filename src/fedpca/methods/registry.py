@@ -29,7 +29,7 @@ def _place(family: Family) -> int:
     return list(FAMILIES).index(family)
 
 
-METHODS = Registry("method", Definition, _own(), group="fedpca.methods")
+METHODS = Registry("method", Definition, _own(), group="fedpca.methods", remedy=": write @fedpca.method() above it")
 
 
 class Facts(NamedTuple):

@@ -24,6 +24,7 @@ class Registry(Generic[Thing]):
     type: type[Thing]
     own: Mapping[str, Thing]  # the package's own, in the order in which they are listed
     group: str = field(default="", kw_only=True)  # of the entry points by which installed packages add theirs
+    remedy: str = field(default="", kw_only=True)  # how a plain function becomes one of them
 
     def __iter__(self) -> Iterator[str]:
         """The names: the package's own, then those of installed packages."""
@@ -41,8 +42,10 @@ class Registry(Generic[Thing]):
             raise SettingsError(f"there is no {self.kind} {name!r}{nearest(name, self)}")
         found = import_object(place, self.kind)
         if not isinstance(found, self.type):
-            wanted = f"fedpca.{self.type.__name__}"
-            raise SettingsError(f"{self.kind} {name!r} must be a {wanted}, got {type(found).__name__}")
+            wanted, got = f"fedpca.{self.type.__name__}", type(found).__name__
+            raise SettingsError(
+                f"{self.kind} {name!r} must be a {wanted}, got {got}{self.remedy if callable(found) else ''}"
+            )
         return found
 
 

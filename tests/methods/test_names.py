@@ -10,8 +10,8 @@ from fedpca.errors import SettingsError
 from fedpca.methods.registry import facts, parse
 from fedpca.runs.check import check_experiment, method_of, one_run
 from fedpca.settings.toml import write_table
-from tests.test_methods import servers
-from tests.test_rivals import tiny
+from tests.methods.test_methods import servers
+from tests.methods.test_rivals import tiny
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,10 @@ def test_names_are_taken_apart_and_play(name: str, simple: tuple[str, ...], drop
         ("fedavg+", "there is no method"),
         ("+d", "there is no method"),
         ("", "there is no method"),
-        ("fedcorr+d", "'fedcorr+d': fedcorr names mislabeled clients itself, so +d has nothing to add"),
-        ("fednoro+d", "fednoro names mislabeled clients itself"),
-        ("fedpca-d+d", "fedpca-d names mislabeled clients itself"),
-        ("fedga+fedcorr+d", "fedcorr names mislabeled clients itself"),
+        ("fedcorr+d", "'fedcorr+d': fedcorr judges clients mislabeled itself, so +d has nothing to add"),
+        ("fednoro+d", "fednoro judges clients mislabeled itself"),
+        ("fedpca-d+d", "fedpca-d judges clients mislabeled itself"),
+        ("fedga+fedcorr+d", "fedcorr judges clients mislabeled itself"),
     ],
 )
 def test_names_that_mean_nothing_are_refused_with_the_reason(name: str, reason: str):

@@ -33,7 +33,7 @@ from fedpca.runs.check import check_experiment, method_of, plan_of
 from fedpca.settings.experiment import Experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
-from tests.test_methods import ROUNDS, WARMUP, easy, same, servers
+from tests.methods.test_methods import ROUNDS, WARMUP, easy, same, servers
 
 FIRST, SECOND = 3, 3  # rounds of FedCorr's stages here
 VECTORS = ("weights", "buffers", "counters")

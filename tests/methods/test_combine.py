@@ -36,7 +36,7 @@ from fedpca.parts.sides import (
 )
 from fedpca.runs.check import method_of, plan_of
 from fedpca.settings.experiment import Experiment
-from tests.test_methods import WARMUP, easy, same, servers
+from tests.methods.test_methods import WARMUP, easy, same, servers
 
 NOW = When(3, 9)
 WEIGHTED = [name for name in METHODS.own if name not in ("median", "rfa", "qffl")]
@@ -223,7 +223,7 @@ LENGTHS = st.lists(st.integers(0, 4), max_size=3)
 def test_in_every_round_each_side_is_in_its_own_stage(ones: list[int], twos: list[int]):
     plain = base(tiny()[0])
     a, b = staged("a", ones, plain), staged("b", twos, plain)
-    both = plus(a, b, plain)
+    both = plus(a, b, plain, 0.5)
     for round in range(1, 15):
         stage, begins = both.at(round)
         assert stage.recipe.aggregate == Mixed(("a", a.recipe(round).aggregate), ("b", b.recipe(round).aggregate)), (
@@ -252,17 +252,19 @@ def test_two_methods_that_replace_training_as_a_whole_are_refused():
         return Update(None, 0)
 
     plain = base(tiny()[0])
-    one, two = one_stage(replace(plain, train=own)), one_stage(replace(plain, train=other))
+    one, two = (
+        replace(one_stage(replace(plain, train=train)), name=name) for name, train in (("one", own), ("two", other))
+    )
     with pytest.raises(UserError, match="one and two both replace local training"):
-        plus(one, two, plain)
-    assert plus(one, one_stage(plain), plain).recipe(1).train == Sided("one", own)
+        plus(one, two, plain, 0.5)
+    assert plus(one, one_stage(plain), plain, 0.5).recipe(1).train == Sided("one", own)
 
 
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_a_plus_a_is_a_bit_for_bit(name: str):
     experiment, federation = tiny()
     alone = method_of(experiment, name)
-    twice = plus(alone, alone, base(plan_of(experiment)))
+    twice = plus(alone, alone, base(plan_of(experiment)), 0.5)
     for one, two in zip(servers(alone, federation, rounds=7), servers(twice, federation, rounds=7), strict=True):
         assert same(one, two), f"round {one.round}"
         assert one.weights == two.weights

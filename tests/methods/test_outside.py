@@ -11,7 +11,7 @@ import pytest
 from fedpca.errors import SettingsError
 from fedpca.methods.registry import facts, parse
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "trimmed_mean.py"
 FEW = ("--set", "rounds=2", "--set", 'model.name="mlp"', "--set", "data.clients=6", "--seed", "0")
 
@@ -73,9 +73,11 @@ def test_its_settings_are_checked(elsewhere: Path):
     [
         (None, "the module 'own' cannot be imported"),
         ("other = 1", "has no 'method'"),
-        ("method = 1", "must be a function of the experiment, came int"),
-        ("def method(): ...", "must take the experiment and, if it has any, its settings; takes nothing"),
-        ("def method(experiment, settings: dict): ...", "must be a subclass of fedpca.Settings, came <class 'dict'>"),
+        ("method = 1", "must be a fedpca.Definition, got int"),
+        (
+            "def method(plan, settings): ...",
+            "must be a fedpca.Definition, got function: write @fedpca.method() above it",
+        ),
     ],
 )
 def test_what_is_not_a_method_is_refused(tmp_path: Path, monkeypatch, code: str | None, words: str):
@@ -89,9 +91,9 @@ def test_what_is_not_a_method_is_refused(tmp_path: Path, monkeypatch, code: str 
 
 
 def test_a_function_that_returns_something_else(tmp_path: Path):
-    (tmp_path / "own.py").write_text("def method(experiment):\n    return 3")
+    (tmp_path / "own.py").write_text("import fedpca\n\n\n@fedpca.method()\ndef method(plan, settings):\n    return 3")
     done = fedpca("run", "digits", "--method", "own:method", *FEW, cwd=tmp_path, code=2)
-    assert "method 'own:method' must return a fedpca.Method, came int" in done.stderr
+    assert "method 'own:method' must return a fedpca.Method, got int" in done.stderr
 
 
 def test_names_are_taken_apart():
