@@ -12,7 +12,6 @@ OPEN = (  # bounds that are not reached yet
     "type checks on parts in generic code",
     "defaults written in parts (their one place is the settings)",
     "lines of `src`",
-    "folders that know the engine (Flower)",
 )
 
 

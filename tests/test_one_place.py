@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 import pytest
 
-pytestmark = pytest.mark.xfail(strict=False, reason="the registries land one after the other")
-
 METHOD = '''
 """The model of one client, whatever the others learned."""
 

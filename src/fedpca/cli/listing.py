@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,7 +17,7 @@ OWN_DATA = {
     "NAME": "a folder of that name in the data folder: parquet files, images by class, or CSV with images",
     "PATH": "your own .npz, .parquet or .csv file, or a folder of those or of images by class",
 }
-OWN_MODEL = "your own: function(shape, classes) returning an nn.Module; shape is (C, H, W)"
+OWN_MODEL = {"PACKAGE.MODULE:FUNCTION": "your own: function(shape, classes) returning an nn.Module; shape is (C, H, W)"}
 
 
 def list_(
@@ -39,29 +40,25 @@ def list_(
         print("\n".join(f"{name:<{width}}  {line}" for name, line in lines.items()))
 
 
-def _summaries(what: Kind) -> dict[str, str]:
+def _summaries(what: Kind) -> Mapping[str, str]:
     """One line for each thing of a kind."""
-    if what == "methods":
-        from fedpca.methods.registry import facts, method_names
+    from fedpca.data.corrupt import CORRUPTIONS
+    from fedpca.data.known import KNOWN
+    from fedpca.methods.registry import facts, method_names
+    from fedpca.models.registry import MODELS
+    from fedpca.results.figures.shared.registry import figure_summaries
+    from fedpca.runs.metrics import METRICS
 
-        return {name: facts(name).summary for name in method_names()}
-    if what == "models":
-        from fedpca.models.registry import MODELS
-
-        return {**{name: entry.summary for name, entry in MODELS.items()}, "PACKAGE.MODULE:FUNCTION": OWN_MODEL}
-    if what == "metrics":
-        from fedpca.runs.metrics import METRICS
-
-        return {name: METRICS[name].words for name in METRICS}
-    if what == "datasets":
-        from fedpca.data.known import KNOWN
-
-        return {name: known.summary for name, known in KNOWN.items()} | OWN_DATA
-    if what == "corruptions":
-        from fedpca.data.corrupt import CORRUPTIONS
-
-        return {name: CORRUPTIONS[name].summary for name in CORRUPTIONS}
-    return {name: _first_comment(path) for name, path in shipped_experiments().items()}
+    kinds: dict[Kind, Callable[[], Mapping[str, str]]] = {
+        "methods": lambda: {name: facts(name).summary for name in method_names()},
+        "datasets": lambda: {name: known.summary for name, known in KNOWN.items()} | OWN_DATA,
+        "models": lambda: {name: model.summary for name, model in MODELS.items()} | OWN_MODEL,
+        "corruptions": lambda: {name: CORRUPTIONS[name].summary for name in CORRUPTIONS},
+        "metrics": lambda: {name: METRICS[name].words for name in METRICS},
+        "figures": figure_summaries,
+        "experiments": lambda: {name: _first_comment(path) for name, path in shipped_experiments().items()},
+    }
+    return kinds[what]()
 
 
 def shipped_experiments() -> dict[str, Path]:

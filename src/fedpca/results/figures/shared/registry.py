@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -9,7 +10,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
-from fedpca.settings.registry import Registry
+from fedpca.settings.registry import Registry, installed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,3 +55,10 @@ FIGURES = Registry("figure", FigureKind, _Files(), group="fedpca.figures")
 def figure_names() -> list[str]:
     """The names of all figures: those of this folder, then those of installed packages."""
     return list(FIGURES)
+
+
+def figure_summaries() -> dict[str, str]:
+    """What each figure shows: the first line of its file, which is not run; where it is, if another package's."""
+    files = {name: ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8")) for name in FIGURES.own}
+    own = {name: (ast.get_docstring(tree) or "").partition("\n")[0].rstrip(".") for name, tree in files.items()}
+    return own | {name: f"from {place}" for name, place in installed(FIGURES.group).items() if name not in own}
