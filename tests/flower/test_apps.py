@@ -93,7 +93,7 @@ def serve(grid: Loopback, experiment: Experiment, deployment: Deployment, log: C
 
 def in_process(experiment: Experiment, method: Method, shards: dict[str, Shard], rounds: int | None = None) -> Server:
     workers = Workers([build(experiment.model.name, (1, 8, 8), 10, experiment.seeds[0])])
-    clients = InProcess(method, shards, workers, experiment.seeds[0], together=False)
+    clients = InProcess(method, shards, workers, experiment.seeds[0], batched=False)
     *_, server = play(method, clients, Server(params_of(workers.nets[0])), rounds or experiment.rounds)
     return server
 

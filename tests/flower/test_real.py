@@ -159,7 +159,7 @@ def assert_engines_bits(federation: Federation, folder: Path) -> None:
     settings = read_experiment(folder / "settings.toml")
     workers = Workers([build(settings.model.name, (1, 8, 8), 10, 0)])
     method = compose(settings.methods[0], settings)
-    clients = InProcess(method, federation.shards, workers, 0, together=False)
+    clients = InProcess(method, federation.shards, workers, 0, batched=False)
     *_, server = play(method, clients, Server(params_of(workers.nets[0])), settings.rounds)
     expected, came = layout_of(workers.nets[0].module).named(server.params), load_file(folder / "final.safetensors")
     assert expected.keys() == came.keys()

@@ -461,7 +461,7 @@ def assert_alike(method: Method, federation: Federation, model: str, rounds: int
     """The same servers after every round, in one process and over records; the latter are returned."""
     crew = Workers([build(model, federation.shape, 10, seed=0)])  # it also sets one thread for both
     start, elsewhere = params_of(crew.nets[0]), build(model, federation.shape, 10, seed=99)
-    here = played(InProcess(method, federation.shards, crew, seed=0, together=False), method, start, rounds)
+    here = played(InProcess(method, federation.shards, crew, seed=0, batched=False), method, start, rounds)
     there = played(OverRecords(method, federation.shards, elsewhere, seed=0), method, start, rounds)
     for one, two in zip(here, there, strict=True):
         assert same(one, two)

@@ -18,7 +18,7 @@ from fedpca.methods.combine import plus
 from fedpca.methods.registry import METHODS
 from fedpca.models.build import build
 from fedpca.parts.client.loss import Distilled
-from fedpca.parts.client.step import GapGuided
+from fedpca.parts.client.step import GSAM
 from fedpca.parts.client.train import LocalTraining
 from fedpca.parts.server.aggregate import WeightedMean
 from fedpca.parts.server.diagnose import remember
@@ -238,7 +238,7 @@ def test_training_takes_what_either_changes():
     experiment, _ = tiny()
     recipe = method_of(experiment, "fedism+fednoro").stages[-1].recipe
     assert isinstance(recipe.train, LocalTraining)
-    assert isinstance(recipe.train.step.part, GapGuided)
+    assert isinstance(recipe.train.step.part, GSAM)
     assert isinstance(recipe.train.loss.part, Distilled)
     assert (recipe.train.step.side, recipe.train.loss.side) == ("fedism", "fednoro")
     assert method_of(experiment, "qfedavg+median").stages[-1].recipe.train == base(plan_of(experiment)).train

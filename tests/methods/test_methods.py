@@ -308,4 +308,4 @@ def test_settings_reach_the_parts():
     ):
         assert word in text
     assert method.stages[0].rounds == 7
-    assert "GapGuided" in repr(method.stages[0])
+    assert "GSAM" in repr(method.stages[0])

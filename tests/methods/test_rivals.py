@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedpca.core import Failure, Method, Net, Order, Params, Report, Server, Stage, Update, Verdict
+from fedpca.core import Failure, Method, Net, Order, Params, Report, Server, Stage, Update, Verdict, When
 from fedpca.data.datasets import load
 from fedpca.data.federation import Federation, federate
 from fedpca.errors import UserError
@@ -25,10 +25,10 @@ from fedpca.models.flat import flatten, layout_of, params_of
 from fedpca.models.flat import load as into
 from fedpca.models.scaling import Scaling
 from fedpca.parts.client.distance import class_losses
-from fedpca.parts.client.loss import StayNear
+from fedpca.parts.client.loss import Proximal
 from fedpca.parts.client.relabel import CorrectConfident, CorrectWorst, unless_resting
 from fedpca.parts.client.select import everything
-from fedpca.parts.client.step import grown
+from fedpca.parts.client.step import radius_in
 from fedpca.runs.check import check_experiment, method_of, plan_of
 from fedpca.settings.experiment import Experiment
 from fedpca.simulate.clients import InProcess
@@ -140,10 +140,10 @@ def test_fedism_plus_without_growth_is_fedism():
 
 
 def test_the_specifications_growing_radius():
-    assert [grown(0.05, 0.5, Order(t + 1, 300, Verdict())) for t in (0, 74, 299)] == pytest.approx(
+    assert [radius_in(When(t + 1, 300), 0.05, 0.5) for t in (0, 74, 299)] == pytest.approx(
         [0.002887, 0.025, 0.05], abs=1e-6
     )
-    assert grown(0.05, 0.0, Order(1, 300, Verdict())) == 0.05
+    assert radius_in(When(1, 300), 0.05, 0.0) == 0.05
 
 
 def test_fednoro_warms_up_as_fedavg_and_stays_it_where_clients_are_alike():
@@ -337,7 +337,7 @@ def test_fedcorrs_stages_begin_in_the_published_rounds(rounds: int, settings, fi
         asks[3] = CorrectConfident if round == first + second + 1 else type(None)
         assert isinstance(recipe.report, asks[stage]), f"round {round}"
         assert recipe.select == (unless_resting if stage == 2 else everything), f"round {round}"
-        assert isinstance(recipe.train.loss, StayNear) == (stage == 1), f"round {round}: the pull is of the first stage"
+        assert isinstance(recipe.train.loss, Proximal) == (stage == 1), f"round {round}: the pull is of the first stage"
 
 
 def test_fedcorr_pulls_from_the_second_batch_on():

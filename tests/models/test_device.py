@@ -13,11 +13,11 @@ from fedpca.errors import SettingsError, UserError
 from fedpca.models.build import build
 from fedpca.models.device import require_device, to_device
 from fedpca.models.flat import load, params_of
-from fedpca.parts.client.augment import CropFlip, Mixup, unblended, unchanged
+from fedpca.parts.client.augment import CropFlip, Mixup
 from fedpca.parts.client.loss import Distilled, LogitAdjusted, cross_entropy
 from fedpca.parts.client.report import whole
 from fedpca.runs.check import check_experiment
-from fedpca.simulate.batched import Stack
+from fedpca.simulate.batched import ModelBatch, Step
 
 SHAPE, CLASSES = (3, 8, 8), 4
 
@@ -30,12 +30,13 @@ def site_on(device: str, model: str = "cnn-small") -> Site:
 
 
 @pytest.mark.parametrize("loss", [cross_entropy, LogitAdjusted(), Distilled(begin=0, end=1)])
-@pytest.mark.parametrize(("augment", "blend"), [(unchanged, unblended), (CropFlip(1), Mixup())])
+@pytest.mark.parametrize(("augment", "blend"), [(None, None), (CropFlip(1), Mixup())])
 def test_a_batch_meets_the_model_on_its_device(loss, augment, blend):
     site = site_on("meta")
     load(site.net, params_of(site_on("cpu").net))
     of_batch = loss(site, Samples(torch.arange(12), site.y))
-    images, labels = blend(augment(site.x, site.rng), site.y, CLASSES, site.rng)
+    images, labels = (augment(site.x, site.rng), site.y) if augment else (site.x, site.y)
+    images, labels = blend(images, labels, CLASSES, site.rng) if blend else (images, labels)
     logits = site.net(images)
     value = of_batch(images, logits, to_device(labels, site.net.device))
     value.backward()
@@ -50,12 +51,12 @@ def test_a_model_is_wholly_on_its_device(model):
     assert {tensor.device.type for tensor in held} == {"meta"}
 
 
-def test_a_team_is_on_the_models_device():
+def test_a_batch_of_clients_is_on_the_models_device():
     site = site_on("meta", "mlp")
     images = site.net.scale(whole(site)).flatten(1).view(2, 6, -1)
     labels, shares = (to_device(tensor, site.net.device) for tensor in (site.y.view(2, 6), torch.full((2, 6), 1 / 6)))
-    stack = Stack(site.net, 2)
-    assert stack.gradient(images, labels, shares, None).device.type == "meta"
+    models = ModelBatch(site.net, 2)
+    assert models.gradient(Step(images, labels, shares, None), models.weights).device.type == "meta"
 
 
 def test_weights_are_the_same_wherever_the_model_goes():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch.nn.functional import pad as padded_with_zeros
 
-from fedpca.parts.client.augment import AUGMENTATIONS, AffineFlip, CropFlip, Mixup, moved, unblended, unchanged
+from fedpca.parts.client.augment import AUGMENTATIONS, AffineFlip, CropFlip, Mixup, moved
 from fedpca.settings.catalogue import Augmentation
 
 
@@ -211,15 +211,8 @@ def test_turning_draws_from_the_given_generator_alone():
 
 def test_settings_name_every_augmentation():
     assert tuple(AUGMENTATIONS) == get_args(Augmentation)
-    assert AUGMENTATIONS["none"] is unchanged, "by which clients are trained together"
+    assert AUGMENTATIONS["none"] is None, "by which clients are trained as one"
     assert AUGMENTATIONS["affine-flip"] == AffineFlip(degrees=10.0, shift=0.02)
-
-
-def test_unchanged_gives_the_very_images_and_draws_nothing():
-    generator, images = rng(), batch(2, 1, 8, 8)
-    before = generator.get_state()
-    assert unchanged(images, generator) is images
-    assert torch.equal(generator.get_state(), before)
 
 
 LABELS = torch.tensor([0, 3, 1, 1, 2, 0, 3, 2])
@@ -297,15 +290,6 @@ def test_mixups_proportion_is_drawn_from_beta(alpha):
     deviation = (1 / (4 * (2 * alpha + 1))) ** 0.5
     assert abs(shares.mean() - 0.5) < 4 * deviation / 20
     assert 0.85 < shares.std() / deviation < 1.15
-
-
-def test_unblended_gives_the_very_images_and_labels_and_draws_nothing():
-    generator, images = rng(), batch(8, 1, 8, 8)
-    before = generator.get_state()
-    mixed, labels = unblended(images, LABELS, 4, generator)
-    assert mixed is images
-    assert labels is LABELS
-    assert torch.equal(generator.get_state(), before)
 
 
 def test_mixup_is_a_value():

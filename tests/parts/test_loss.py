@@ -9,7 +9,7 @@ from fedpca.core import Net, Order, Samples, Site, Verdict
 from fedpca.models.build import build
 from fedpca.models.flat import flatten, params_of
 from fedpca.parts.client.augment import Mixup
-from fedpca.parts.client.loss import Distilled, LogitAdjusted, StayNear, cross_entropy, distillation, log_prior
+from fedpca.parts.client.loss import Distilled, LogitAdjusted, Proximal, cross_entropy, distillation, log_prior
 
 
 def loss_of(rule, counts: list[int], logits: list[float], label: int) -> torch.Tensor:
@@ -72,7 +72,7 @@ def zero(site: Site, samples: Samples):
 def pulled(strength: float, suspicion: float | None, moved: tuple[float, float]) -> tuple[float, list[float]]:
     """The proximal term and its gradient after the weights have moved this far."""
     site = two_weights(suspicion)
-    loss_of = StayNear(strength, zero)(site, Samples(site.given, site.given))
+    loss_of = Proximal(strength, zero)(site, Samples(site.given, site.given))
     with torch.no_grad():
         site.net.weights.add_(torch.tensor(moved))
     value = loss_of(torch.empty(0), torch.empty(0), site.given)
@@ -95,7 +95,7 @@ def test_no_pull_before_the_first_step_nor_on_the_unsuspected(suspicion: float |
 
 def test_the_pull_is_added_to_the_other_loss():
     site = two_weights(0.6)
-    loss_of = StayNear(5)(site, Samples(site.given, site.given))
+    loss_of = Proximal(5)(site, Samples(site.given, site.given))
     with torch.no_grad():
         site.net.weights.add_(torch.tensor([3.0, 4.0]))
     logits, labels = torch.tensor([[1.0, 2.0]]), torch.tensor([1])

@@ -8,18 +8,20 @@ import pytest
 import torch
 from torch import nn
 
-from fedpca.core import Server, Shard
+from fedpca.core import Net, Server, Shard, Train
 from fedpca.loop import play
-from fedpca.methods.base import base, one_stage
+from fedpca.methods.base import base
 from fedpca.models.build import build
 from fedpca.models.flat import flatten, params_of
 from fedpca.parts.client.augment import CropFlip, Mixup
-from fedpca.parts.client.step import GapGuided
+from fedpca.parts.client.loss import LogitAdjusted, Proximal
+from fedpca.parts.client.step import GSAM
 from fedpca.parts.client.train import LocalTraining
+from fedpca.parts.sides import Sided
 from fedpca.runs.check import check_experiment, method_of, plan_of
 from fedpca.settings.experiment import Experiment
-from fedpca.simulate import batched as team
-from fedpca.simulate.batched import can_team, layers_of
+from fedpca.simulate import batched
+from fedpca.simulate.batched import layers_of, training_batching
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 
@@ -46,10 +48,10 @@ def settings(**training: object) -> Experiment:
     return check_experiment(table, "team")
 
 
-def played(experiment: Experiment, name: str, together: bool, workers: int = 1, rounds: int = 3) -> list[Server]:
+def played(experiment: Experiment, name: str, in_batches: bool, workers: int = 1, rounds: int = 3) -> list[Server]:
     crew = Workers([build("mlp", (1, 8, 8), 10, 0) for _ in range(workers)])
     method = method_of(experiment, name)
-    clients = InProcess(method, shards(), crew, 0, together)
+    clients = InProcess(method, shards(), crew, 0, in_batches)
     servers = list(play(method, clients, Server(params_of(crew.nets[0])), rounds))
     crew.close()
     return servers
@@ -64,18 +66,17 @@ def test_together_is_as_alone_but_for_rounding(name: str, training: dict[str, ob
         assert one.weights == pytest.approx(many.weights, abs=1e-5) if one.weights else many.weights is None
 
 
-def test_teams_and_so_the_bits_do_not_depend_on_the_number_of_workers(monkeypatch):
-    monkeypatch.setattr("fedpca.simulate.clients.SIZE", 3)
+def test_batches_and_so_the_bits_do_not_depend_on_the_number_of_workers(monkeypatch):
+    monkeypatch.setattr(batched, "ANSWERED", 3)
+    monkeypatch.setattr(batched, "TRAINED", 2)
     one, two = (played(settings(), "fedism", True, workers) for workers in (1, 2))
     assert all(torch.equal(a.params.weights, b.params.weights) for a, b in zip(one, two, strict=True))
 
 
-def test_the_team_is_really_used(monkeypatch):
+def test_clients_are_really_trained_as_one(monkeypatch):
     calls: list[int] = []
-    real = team.train_team
-    monkeypatch.setattr(
-        "fedpca.simulate.batched.train_team", lambda *given: calls.append(len(given[2])) or real(*given)
-    )
+    real = batched.train_clients
+    monkeypatch.setattr(batched, "train_clients", lambda *given: calls.append(len(given[1])) or real(*given))
     played(settings(), "fedavg", True, rounds=1)
     played(settings(), "fedavg", False, rounds=1)
     assert calls == [len(SIZES)]
@@ -87,17 +88,23 @@ def plain(experiment: Experiment) -> LocalTraining:
     return train
 
 
+def batchable(net: Net, train: Train) -> bool:
+    return training_batching(net, replace(base(plan_of(settings())), train=train)) is not None
+
+
 def test_only_what_can_be_batched_is():
     net, experiment = build("mlp", (1, 8, 8), 10, 0), settings()
-    assert can_team(net, plain(experiment))
-    assert can_team(net, replace(plain(experiment), step=GapGuided()))
-    assert not can_team(net, replace(plain(experiment), augment=CropFlip()))
-    assert not can_team(net, replace(plain(experiment), blend=Mixup()))
-    assert not can_team(net, plain(settings(optimizer="adam")))
-    assert not can_team(
-        net, one_stage(replace(base(plan_of(experiment)), train=lambda site, samples: None)).recipe(1).train
-    )
-    assert not can_team(build("cnn-small", (1, 8, 8), 10, 0), plain(experiment))
+    usual = plain(experiment)
+    assert batchable(net, usual)
+    assert batchable(net, replace(usual, step=GSAM()))
+    assert batchable(net, replace(usual, loss=Sided("one", LogitAdjusted()), step=Sided("two", GSAM())))
+    assert not batchable(net, replace(usual, augment=CropFlip()))
+    assert not batchable(net, replace(usual, blend=Mixup()))
+    assert not batchable(net, replace(usual, loss=Proximal(0.1)))
+    assert not batchable(net, replace(usual, step=lambda site, backward, optimizer: optimizer.step()))
+    assert not batchable(net, plain(settings(optimizer="adam")))
+    assert not batchable(net, lambda site, samples: None)
+    assert not batchable(build("cnn-small", (1, 8, 8), 10, 0), usual)
 
 
 @pytest.mark.parametrize(
@@ -147,11 +154,15 @@ def test_a_layer_that_somebody_listens_to_is_not_batched():
 
 def test_training_of_ones_own_is_called():
     class Own(LocalTraining):
+        def __call__(self, site, samples):
+            return super().__call__(site, samples)
+
+    class Renamed(LocalTraining):
         pass
 
     net, train = build("mlp", (1, 8, 8), 10, 0), plain(settings())
-    own = Own(**{name: getattr(train, name) for name in train.__dataclass_fields__})
-    assert not can_team(net, own)
+    assert not batchable(net, Own(**train.parts)), "it inherits the ability, but may do another thing"
+    assert batchable(net, Renamed(**train.parts))
 
 
 def test_clients_remember_vectors_of_their_own():

@@ -59,7 +59,7 @@ def test_any_engine_gives_the_bits_of_a_simulation(engine: Direct, configured, f
     experiment, deployment = configured
     folder = serve(engine, experiment, deployment, log=lambda text: None)
     method, workers = method_of(experiment, "fedpca-hs"), Workers([build("mlp", federation.shape, 10, 0)])
-    here = InProcess(method, federation.shards, workers, 0, together=False)
+    here = InProcess(method, federation.shards, workers, 0, batched=False)
     *_, server = play(method, here, Server(params_of(workers.nets[0])), 3)
     expected, got = layout_of(workers.nets[0].module).named(server.params), load_file(folder / "final.safetensors")
     assert all(torch.equal(expected[name], got[name]) for name in expected)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields, replace
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -80,28 +79,29 @@ def _joint_recipe(sides: Sides, plain: Recipe, share: float) -> Recipe:
 
 def _joint_training(sides: Sides, plain: Recipe) -> Train:
     """The training that either changes; if both do, part by part."""
-    from fedpca.parts.client.train import LocalTraining, nothing
+    from fedpca.parts.abilities import ability
     from fedpca.parts.sides import Sided, SidedReports
 
     changed = [(side, recipe.train) for side, recipe in sides if recipe.train != plain.train]
     if not changed:
         return plain.train
-    joint = plain.train
-    if type(joint) is not LocalTraining or any(type(train) is not LocalTraining for _, train in changed):
+    usual, own = ability(plain.train, "parts"), [(side, ability(train, "parts")) for side, train in changed]
+    if usual is None or any(parts is None or parts.keys() != usual.keys() for _, parts in own):
         if len(changed) > 1:
             raise UserError(f"{' and '.join(side for side, _ in sides)} both replace local training as a whole")
         return Sided(*changed[0])
-    for side, train in changed:
-        joint = replace(joint, **_changes(side, train, plain.train))
-    after = tuple((side, t.after) for side, t in changed if isinstance(t, LocalTraining) and t.after is not nothing)
-    return replace(joint, after=SidedReports(after)) if after else joint
+    joint: dict[str, Any] = {}
+    for side, parts in own:
+        joint |= _changes(side, parts, usual)
+    if after := tuple((side, parts["after"]) for side, parts in own if parts["after"]):
+        joint["after"] = SidedReports(after)
+    train: Train = ability(plain.train, "with_parts")(joint)
+    return train
 
 
-def _changes(side: str, train: Train, plain: Train) -> dict[str, Any]:
+def _changes(side: str, parts: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of local training that differ, those that look at the client bound to their side."""
-    from fedpca.parts.client.train import LocalTraining
     from fedpca.parts.sides import Sided
 
-    names = [field.name for field in fields(LocalTraining) if field.name != "after"]
-    parts = {name: getattr(train, name) for name in names if getattr(train, name) != getattr(plain, name)}
-    return {name: Sided(side, part) if name in ("loss", "step") else part for name, part in parts.items()}
+    differing = {name: part for name, part in parts.items() if part != usual[name] and name != "after"}
+    return {name: Sided(side, part) if name in ("loss", "step") else part for name, part in differing.items()}

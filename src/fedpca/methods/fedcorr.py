@@ -31,15 +31,15 @@ def fedcorr(plan: Plan, settings: FedCorrSettings) -> Method:
     aggregation there opens the next round here: clients correct labels as they are asked to report. So the second and
     third stage each begin with one round that asks.
     """
-    from fedpca.parts.client.augment import Mixup, unblended
-    from fedpca.parts.client.loss import StayNear
+    from fedpca.parts.client.augment import Mixup
+    from fedpca.parts.client.loss import Proximal
     from fedpca.parts.client.relabel import CorrectConfident, CorrectWorst, Scatter, unless_resting
     from fedpca.parts.server.diagnose import InTurn
     from fedpca.parts.server.relabel import FindScattered, RestTheNoisy
 
     first, second = settings.stages or _halves(plan.rounds)
-    plain = replace(training(plan), blend=Mixup(settings.mixup) if settings.mixup else unblended)
-    near = replace(plain, loss=StayNear(settings.proximal, plain.loss), after=Scatter(settings.neighbours))
+    plain = replace(training(plan), blend=Mixup(settings.mixup) if settings.mixup else None)
+    near = replace(plain, loss=Proximal(settings.proximal, plain.loss), after=Scatter(settings.neighbours))
     correct = CorrectWorst(settings.correct_share, settings.confidence)
     finding = replace(base(plan), report=correct, diagnose=FindScattered(), train=near)
     diagnose = InTurn((FindScattered(), RestTheNoisy(settings.max_noise)))

@@ -77,7 +77,6 @@ def identification(
     plan: Plan, settings: IdentifySettings, confident: HighConfidenceSettings | None = None
 ) -> tuple[ReportPart, Diagnose]:
     """What clients report and how the server judges them by it."""
-    from fedpca.parts.client.augment import unchanged
     from fedpca.parts.client.report import PerformanceAndCapacity
     from fedpca.parts.server.diagnose import NameGroups
 
@@ -86,7 +85,7 @@ def identification(
         settings.dispersion_denominator,
         confident.reading if confident else None,
         informativeness=settings.rule == "auto",
-        augment=training(plan).augment if settings.augment_report else unchanged,
+        augment=training(plan).augment if settings.augment_report else None,
     )
     threshold = settings.threshold if settings.rule == "mixture" else settings.auto.share
     min_confidence = confident.min_confidence if confident else 1.0

@@ -23,6 +23,6 @@ class SharpnessSettings(Settings):
 
 def sharp_training(plan: Plan, settings: SharpnessSettings) -> LocalTraining:
     """Local training with GSAM's steps."""
-    from fedpca.parts.client.step import GapGuided
+    from fedpca.parts.client.step import GSAM
 
-    return replace(training(plan), step=GapGuided(settings.radius, settings.alpha, settings.growth))
+    return replace(training(plan), step=GSAM(settings.radius, settings.alpha, settings.growth))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
-from typing import Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from torch import Tensor
 
@@ -16,6 +16,7 @@ from fedpca.core import (
     Diagnosis,
     Enter,
     Fold,
+    Order,
     Outcome,
     Params,
     Report,
@@ -24,6 +25,7 @@ from fedpca.core import (
     Verdict,
     When,
 )
+from fedpca.parts.abilities import Direction, LogitShift, OfMany, ability
 
 Rest = ParamSpec("Rest")
 Result = TypeVar("Result")
@@ -57,9 +59,13 @@ class OwnMemory(MutableMapping[str, Tensor]):
 
 def own_site(site: Site, side: str) -> Site:
     """What one side's code may see: its memory, its verdict, and what it made of the last round under the name ""."""
-    made = {"": site.order.sides[side]} if side in site.order.sides else {}
-    order = replace(site.order, verdict=site.order.verdict.sides.get(side, Verdict()), sides=made)
-    return replace(site, memory=OwnMemory(site.memory, side), order=order)
+    return replace(site, memory=OwnMemory(site.memory, side), order=own_order(site.order, side))
+
+
+def own_order(order: Order, side: str) -> Order:
+    """What the server tells one side."""
+    made = {"": order.sides[side]} if side in order.sides else {}
+    return replace(order, verdict=order.verdict.sides.get(side, Verdict()), sides=made)
 
 
 def of_side(diagnosis: Diagnosis, side: str) -> Diagnosis:
@@ -78,10 +84,29 @@ class Sided(Generic[Rest, Result]):
         """What the part makes of its own side."""
         return self.part(own_site(site, self.side), *rest, **named)
 
+    @property
+    def of_many(self) -> OfMany[Any] | None:
+        """The part's, if it has it; see `abilities`, as for those below."""
+        of_many = ability(self.part, "of_many")
+        return of_many and (lambda sites: of_many([own_site(site, self.side) for site in sites]))
 
-def unsided(part: object) -> object:
-    """The part itself, for those who care what it computes and not for whom."""
-    return part.part if isinstance(part, Sided) else part
+    @property
+    def idle(self) -> Callable[[Order], bool] | None:
+        """Whether its own opinion leaves the client nothing to do."""
+        idle = ability(self.part, "idle")
+        return idle and (lambda order: idle(own_order(order, self.side)))
+
+    @property
+    def logit_shift(self) -> LogitShift | None:
+        """The part's: it looks at labels alone, which are both sides'."""
+        shift: LogitShift | None = ability(self.part, "logit_shift")
+        return shift
+
+    @property
+    def direction(self) -> Direction | None:
+        """The part's: it looks at no opinion."""
+        direction: Direction | None = ability(self.part, "direction")
+        return direction
 
 
 @dataclass(frozen=True)

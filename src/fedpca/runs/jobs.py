@@ -18,7 +18,7 @@ from fedpca.runs.check import plan_of
 from fedpca.runs.processes import play_in_processes
 from fedpca.runs.run import Prepared, run_cell
 from fedpca.settings.experiment import Experiment
-from fedpca.simulate.batched import SIZE, SMALL, can_team
+from fedpca.simulate.batched import TRAINED, training_batching
 
 Progress = Callable[[int, int], None]  # images read so far, of how many
 
@@ -83,10 +83,10 @@ def describe(experiment: Experiment, federation: Federation, jobs: int, workers:
     runs = f"{jobs} runs at a time, each with " if jobs > 1 else ""
     text = f"{len(federation.shards)} clients; {runs}{workers} worker{'s' * (workers > 1)} of one thread"
     text += f", models on {experiment.device}" if experiment.device != "cpu" else ""
-    if not can_team(net, base(plan_of(experiment)).train):
+    if (batching := training_batching(net, base(plan_of(experiment)))) is None:
         return f"{text}, a client at a time each"
-    where = f"; small enough for one of the {workers}" if workers > 1 and len(net.weights) <= SMALL else ""
-    return f"{text}, {min(SIZE, len(federation.shards))} clients together where the method allows it{where}"
+    where = f"; small enough for one of the {workers}" if workers > 1 and not batching.threads else ""
+    return f"{text}, {min(TRAINED, len(federation.shards))} clients together where the method allows it{where}"
 
 
 @contextmanager

@@ -32,9 +32,12 @@ class Workers:
         keep_memory()
         self.pool = ThreadPoolExecutor(len(nets), "worker", torch.set_num_threads, (1,)) if len(nets) > 1 else None
 
-    def map(self, work: Callable[[Net, Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """The result of each item in order; at most two per worker are under way or waiting to be taken."""
-        if self.pool is None:
+    def map(self, work: Callable[[Net, Item], Result], items: Iterable[Item], threads: bool = True) -> Iterator[Result]:
+        """The result of each item in order; at most two per worker are under way or waiting to be taken.
+
+        Without threads all is done in the caller's.
+        """
+        if self.pool is None or not threads:
             yield from (work(self.nets[0], item) for item in items)
             return
         waiting: deque[Future[Result]] = deque()

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
-from fedpca.core import NOBODY, ClientId, Failure, Method, Order, Params, Recipe, Report, Update
+from fedpca.core import NOBODY, ClientId, Failure, Method, Order, Params, Report, Update
 from fedpca.errors import WireError
 from fedpca.models.flat import Layout
-from fedpca.parts.client.select import NothingOfTheMislabeled
+from fedpca.parts.abilities import ability
 from fedpca.sites.engine import Engine, NodeId
 from fedpca.sites.messages import (
     EVALUATE,
@@ -77,8 +77,9 @@ class SiteClients:
     def train(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Update | Failure]]:
         """Each ordered site's update; those that are dropped are not asked, since they would send nothing."""
         recipe = next((self.method.recipe(order.round) for order in orders.values()), None)
-        asked = {site: order for site, order in orders.items() if not dropped(recipe, order)}
         first = recipe is not None and recipe.report is None
+        idle = ability(recipe.select, "idle") if recipe and not first else None  # the first exchange also evaluates
+        asked = {site: order for site, order in orders.items() if not (idle and idle(order))}
 
         def read(content: Content) -> Update:
             return read_update(content, self.layout)
@@ -171,11 +172,6 @@ class SiteClients:
             return read(reply)
         except WireError as error:
             return Failure(str(error))
-
-
-def dropped(recipe: Recipe | None, order: Order) -> bool:
-    """Whether a site would select nothing, whatever it has: (D)."""
-    return recipe is not None and type(recipe.select) is NothingOfTheMislabeled and order.verdict.group == "mislabeled"
 
 
 def costs(exchanges: Sequence[Exchange]) -> list[dict[str, object]]:

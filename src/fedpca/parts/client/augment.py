@@ -17,11 +17,6 @@ Augment = Callable[[Tensor, Generator], Tensor]  # images, random numbers -> ima
 Blend = Callable[[Tensor, Tensor, int, Generator], tuple[Tensor, Tensor]]  # images, labels, classes, random numbers
 
 
-def unchanged(images: Tensor, rng: Generator) -> Tensor:
-    """The images as they are."""
-    return images
-
-
 @dataclass(frozen=True)
 class CropFlip:
     """Each image shifted by up to `pad` pixels either way, zeros moving in, and mirrored by the toss of a coin."""
@@ -89,16 +84,11 @@ def moved(images: Tensor, turn: Tensor, right: Tensor, down: Tensor, mirrored: T
     return result
 
 
-AUGMENTATIONS: Mapping[Augmentation, Augment] = {
-    "none": unchanged,
+AUGMENTATIONS: Mapping[Augmentation, Augment | None] = {
+    "none": None,
     "crop-flip": CropFlip(),
     "affine-flip": AffineFlip(),
 }
-
-
-def unblended(images: Tensor, labels: Tensor, classes: int, rng: Generator) -> tuple[Tensor, Tensor]:
-    """The images and labels (N,) as they are."""
-    return images, labels
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,18 @@ BatchLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 Loss = Callable[[Site, Samples], BatchLoss]
 
 
-def cross_entropy(site: Site, samples: Samples) -> BatchLoss:
+@dataclass(frozen=True)
+class CrossEntropy:
     """Mean cross-entropy of the labels."""
-    return lambda images, logits, labels: F.cross_entropy(logits, labels)
+
+    def __call__(self, site: Site, samples: Samples) -> BatchLoss:
+        return lambda images, logits, labels: F.cross_entropy(logits, labels)
+
+    def logit_shift(self, labels: Tensor, classes: int) -> None:
+        """None: the logits as they are."""
+
+
+cross_entropy = CrossEntropy()
 
 
 @dataclass(frozen=True)
@@ -31,12 +40,16 @@ class LogitAdjusted:
 
     def __call__(self, site: Site, samples: Samples) -> BatchLoss:
         """The loss under the class shares of these samples."""
-        shift = self.tau * log_prior(samples.labels, site.net.head.out_features).to(site.net.device)
+        shift = self.logit_shift(samples.labels, site.net.head.out_features).to(site.net.device)
         return lambda images, logits, labels: F.cross_entropy(logits + shift, labels)
+
+    def logit_shift(self, labels: Tensor, classes: int) -> Tensor:
+        """tau log pi (classes,)."""
+        return self.tau * log_prior(labels, classes)
 
 
 @dataclass(frozen=True)
-class StayNear:
+class Proximal:
     """Another loss and, the more wrong labels a client is thought to have, the more the distance from the start.
 
     strength s |w - w_0|, s the verdict's suspicion. Where the weights have not moved yet the term is left out: a norm

@@ -12,8 +12,9 @@ from torch.nn.functional import cross_entropy
 
 from fedpca.core import Net, Report, ReportPart, Site
 from fedpca.models.device import to_device
-from fedpca.parts.client.augment import Augment, unchanged
-from fedpca.parts.client.step import grown
+from fedpca.parts.abilities import OfMany
+from fedpca.parts.client.augment import Augment
+from fedpca.parts.client.step import radius_in
 from fedpca.parts.server.identify import FLOOR
 
 BATCH = (
@@ -33,11 +34,11 @@ class Sharpness:
     """`sharpness`: how much the mean loss rises at the worst point within `radius` of the weights, to first order."""
 
     radius: float = 0.05
-    growth: float = 0.0  # the radius grows as in `GapGuided`
+    growth: float = 0.0  # the radius grows as in `GSAM`
 
     def __call__(self, site: Site) -> Report:
         """The rise, at least 1e-10; the model is left as it was."""
-        net, radius = site.net, grown(self.radius, self.growth, site.order)
+        net, radius = site.net, radius_in(site.order, self.radius, self.growth)
         assert net.weights.grad is not None
         net.weights.grad.zero_()
         with torch.enable_grad():
@@ -79,14 +80,18 @@ class PerformanceAndCapacity:
     denominator: Literal["all", "predicted"] = "all"  # C - 1 with C all classes, or those that are predicted
     confidence: Literal["quantile", "top-mean"] | None = None  # how the threshold for confident samples is read
     informativeness: bool = False  # of the labels: the slope
-    augment: Augment = unchanged  # of the images; anything but `unchanged` makes the numbers noisy
+    augment: Augment | None = None  # of the images; any makes the numbers noisy
 
     def __call__(self, site: Site) -> Report:
         """The numbers, from one pass in eval mode; `dispersion` alone does not look at labels."""
         return self._reports([site], *(torch.cat(parts) for parts in zip(*passes(site, self.augment), strict=True)))[0]
 
-    def of_many(self, sites: Sequence[Site]) -> list[Report]:
-        """The numbers of clients that share a model, from one pass over the images of all."""
+    @property
+    def of_many(self) -> OfMany[Report] | None:
+        """The numbers of clients that share a model, from one pass over all their images; None if augmented."""
+        return None if self.augment else self._of_many
+
+    def _of_many(self, sites: Sequence[Site]) -> list[Report]:
         images = torch.cat([whole(site) for site in sites])
         seen = [_seen(sites[0].net, some) for some in torch.split(images, MANY)]
         return self._reports(sites, *(torch.cat(parts) for parts in zip(*seen, strict=True)))
@@ -124,10 +129,10 @@ def whole(site: Site) -> Tensor:
     return site.x if isinstance(site.x, Tensor) else site.x[torch.arange(len(site.x))]
 
 
-def passes(site: Site, augment: Augment = unchanged) -> Iterator[tuple[Tensor, Tensor]]:
+def passes(site: Site, augment: Augment | None = None) -> Iterator[tuple[Tensor, Tensor]]:
     """Features (n, d) and logits (n, classes) of all the client's images, in large batches."""
     for rows in torch.split(torch.arange(len(site.y)), BATCH):
-        yield _seen(site.net, augment(site.x[rows], site.rng))
+        yield _seen(site.net, augment(site.x[rows], site.rng) if augment else site.x[rows])
 
 
 def _seen(net: Net, images: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from fedpca.core import Samples, Select, Site
+from fedpca.core import Order, Samples, Select, Site
+from fedpca.parts.abilities import ability
 from fedpca.parts.client.report import MANY, log_probs, passes, whole
 
 
@@ -40,6 +41,11 @@ class NothingOfTheMislabeled:
     def __call__(self, site: Site) -> Samples:
         """The samples."""
         return nothing() if site.order.verdict.group == "mislabeled" else self.otherwise(site)
+
+    def idle(self, order: Order) -> bool:
+        """Whether there is nothing to train on, whatever the client has."""
+        otherwise = ability(self.otherwise, "idle")
+        return order.verdict.group == "mislabeled" or bool(otherwise and otherwise(order))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
-from fedpca.core import Net, Order, Site
+from fedpca.core import Net, Order, Site, When
+from fedpca.parts.abilities import Gradient
 
 Backward = Callable[[], None]  # adds the gradient of one batch's loss, at the present weights, to `net.weights.grad`
 Step = Callable[[Site, Backward, Optimizer], None]
@@ -20,15 +21,25 @@ Step = Callable[[Site, Backward, Optimizer], None]
 TINY = 1e-12
 
 
-def descend(site: Site, backward: Backward, optimizer: Optimizer) -> None:
+@dataclass(frozen=True)
+class Descend:
     """One plain step down the gradient."""
-    gradient(site.net, backward)
-    optimizer.step()
+
+    def __call__(self, site: Site, backward: Backward, optimizer: Optimizer) -> None:
+        batch_gradient(site.net, backward)
+        optimizer.step()
+
+    def direction(self, weights: Tensor, gradient: Gradient, when: When) -> Tensor:
+        """The gradient itself, of many clients at once."""
+        return gradient(weights)
+
+
+descend = Descend()
 
 
 @dataclass(frozen=True)
-class GapGuided:
-    """GSAM (Zhuang et al. 2022): down the gradient at the worst point nearby, and a little up what is across it.
+class GSAM:
+    """Zhuang et al. 2022: down the gradient at the worst point nearby, and a little up what is across it.
 
     With g here and g' there the direction is g' - alpha (g - its projection on g'). With alpha = 0 it is SAM, with
     radius = 0 plain descent. The radius grows as (round / rounds)^growth up to `radius`; 0: it is constant.
@@ -41,33 +52,41 @@ class GapGuided:
     @torch.no_grad()
     def __call__(self, site: Site, backward: Backward, optimizer: Optimizer) -> None:
         """Two passes over the batch, one step."""
-        net, radius = site.net, grown(self.radius, self.growth, site.order)
-        chance = _chance(net.device)
-        masks = chance.get_rng_state() if net.draws else None
-        here, plain = net.weights.clone(), gradient(net, backward).clone()
+        net, radius = site.net, radius_in(site.order, self.radius, self.growth)
+        generator = _global_generator(net.device)
+        masks = generator.get_rng_state() if net.draws else None
+        here, plain = net.weights.clone(), batch_gradient(net, backward).clone()
         net.weights.add_(plain, alpha=radius / (plain.norm().item() + TINY))
         if masks is not None:  # the second pass must drop the same units
-            chance.set_rng_state(masks)
+            generator.set_rng_state(masks)
         with _frozen_statistics(net):
-            risen = gradient(net, backward)
+            risen = batch_gradient(net, backward)
         net.weights.copy_(here)  # copied, not subtracted: the weights come back to the bit
         length = risen.norm().item()
         along = torch.dot(plain, risen).item() / (length * (length + TINY) or TINY)
         risen.mul_(1 + self.alpha * along).add_(plain, alpha=-self.alpha)  # risen - alpha (plain - along risen)
         optimizer.step()
 
+    def direction(self, weights: Tensor, gradient: Gradient, when: When) -> Tensor:
+        """The same of many clients at once, each row its own; it may be where the gradient was."""
+        radius, plain = radius_in(when, self.radius, self.growth), gradient(weights).clone()
+        risen = gradient(torch.addcmul(weights, plain, radius / (plain.norm(dim=1, keepdim=True) + TINY)))
+        length = risen.norm(dim=1, keepdim=True)
+        along = (plain * risen).sum(dim=1, keepdim=True) / (length * (length + TINY)).clamp_min(TINY**2)
+        return risen.mul_(1 + self.alpha * along).sub_(plain, alpha=self.alpha)
 
-def _chance(device: torch.device) -> ModuleType:
+
+def _global_generator(device: torch.device) -> ModuleType:
     """Where the state of a device's global generator, which dropout draws from, is read and set."""
     return torch if device.type == "cpu" else torch.get_device_module(device)
 
 
-def grown(radius: float, growth: float, order: Order) -> float:
-    """The radius of a round."""
-    return radius * float((order.round / order.rounds) ** growth)
+def radius_in(when: When | Order, radius: float, growth: float) -> float:
+    """The radius in a round: it grows as (round / rounds)^growth."""
+    return radius * float((when.round / when.rounds) ** growth)
 
 
-def gradient(net: Net, backward: Backward) -> Tensor:
+def batch_gradient(net: Net, backward: Backward) -> Tensor:
     """The gradient of the batch, in the vector that the model's tensors look into."""
     assert net.weights.grad is not None
     net.weights.grad.zero_()

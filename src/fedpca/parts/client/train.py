@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -12,7 +13,8 @@ from torch.optim import SGD, Adam, Optimizer
 from fedpca.core import Net, Params, Report, Samples, Site, Update
 from fedpca.models.device import to_device
 from fedpca.models.flat import params_of
-from fedpca.parts.client.augment import Augment, Blend, unblended, unchanged
+from fedpca.parts.abilities import BatchTraining, ability
+from fedpca.parts.client.augment import Augment, Blend
 from fedpca.parts.client.loss import Loss, cross_entropy
 from fedpca.parts.client.step import Step, descend
 
@@ -20,11 +22,6 @@ PIECE = 1 << 15  # pixels of the images of a part of a batch: what convolutions 
 BY_IMAGE = (nn.Conv2d, nn.ReLU, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.Flatten, nn.Linear, nn.GroupNorm)
 
 After = Callable[[Site, Params], Report]  # on the client, its new model in eval mode; what it sends of it as well
-
-
-def nothing(site: Site, params: Params) -> Report:
-    """Nothing more than the weights."""
-    return {}
 
 
 def piece_of(net: Net) -> int | None:
@@ -66,11 +63,11 @@ class LocalTraining:
     descent: Descent
     batch: int
     epochs: int
-    augment: Augment = unchanged
-    blend: Blend = unblended
+    augment: Augment | None = None
+    blend: Blend | None = None
     loss: Loss = cross_entropy
     step: Step = descend
-    after: After = nothing
+    after: After | None = None
 
     def __call__(self, site: Site, samples: Samples) -> Update:
         """The client's new weights."""
@@ -79,9 +76,7 @@ class LocalTraining:
         site.net.module.train()
         optimizer, loss_of, pixels = self.descent(site.net), self.loss(site, samples), piece_of(site.net)
         for picks in self.batches(len(samples.rows), site.rng):
-            images = self.augment(site.x[samples.rows[picks]], site.rng)
-            images, labels = self.blend(images, samples.labels[picks], site.net.head.out_features, site.rng)
-            labels = to_device(labels, site.net.device)
+            images, labels = self._changed(site, site.x[samples.rows[picks]], samples.labels[picks])
 
             def backward(images: Tensor = images, labels: Tensor = labels) -> None:
                 for some, own in pieces(images, labels, pixels):
@@ -92,8 +87,16 @@ class LocalTraining:
         site.net.module.eval()
         params = params_of(site.net)
         with torch.no_grad():
-            report = self.after(site, params)
+            report = self.after(site, params) if self.after else {}
         return Update(params, len(samples.rows), samples.reliability, report)
+
+    def _changed(self, site: Site, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """A batch, augmented and blended where asked for; the labels are where the model is."""
+        if self.augment:
+            images = self.augment(images, site.rng)
+        if self.blend:
+            images, labels = self.blend(images, labels, site.net.head.out_features, site.rng)
+        return images, to_device(labels, site.net.device)
 
     def batches(self, count: int, rng: Generator) -> Iterator[Tensor]:
         """Rows of each step; a last batch of one is passed over, since batch norm cannot train on it."""
@@ -101,3 +104,21 @@ class LocalTraining:
             shuffled = torch.randperm(count, generator=rng)
             for begin in range(0, count - 1, self.batch):
                 yield shuffled[begin : begin + self.batch] if count > self.batch else shuffled
+
+    @property
+    def as_batch(self) -> BatchTraining | None:
+        """What many clients need to train as one; None with Adam, changed images, or a loss or step of one alone."""
+        shift, direction = ability(self.loss, "logit_shift"), ability(self.step, "direction")
+        if self.augment or self.blend or self.descent.optimizer != "sgd" or not shift or not direction:
+            return None
+        sgd = (self.descent.lr, self.descent.momentum, self.descent.weight_decay)
+        return BatchTraining(*sgd, self.batch, self.epochs, self.batches, shift, direction, self.after)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Its parts by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def with_parts(self, parts: Mapping[str, Any]) -> LocalTraining:
+        """The same training with some parts changed."""
+        return replace(self, **parts)

@@ -1,0 +1,87 @@
+"""What a part may offer beyond being called. Who can use an ability asks for it by name, and never asks for a class.
+
+A part that lacks an ability, or answers None where its settings rule it out, is used client by client, as any other. A
+part that is bound to one side of `A+B` passes its abilities on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from torch import Generator, Tensor
+
+from fedpca.core import Order, Params, Report, Site, Train, When
+
+Answer = TypeVar("Answer")
+OfMany = Callable[[Sequence[Site]], list[Answer]]  # of clients that share one model, which holds the global weights
+LogitShift = Callable[[Tensor, int], Tensor | None]  # a client's labels (n,), classes -> (classes,); None: nothing
+Gradient = Callable[[Tensor], Tensor]  # weights (P,) or (G, P) -> the gradient of each client's batch (G, P)
+Direction = Callable[[Tensor, Gradient, When], Tensor]  # weights, gradient, moment -> (G, P), which a step goes down
+
+
+def ability(part: object, name: str) -> Any:  # noqa: ANN401 (the protocols below say what each is)
+    """What a part offers under this name, or None; None too if it inherits the ability, but does another thing."""
+    for kind in type(part).__mro__:
+        if name in vars(kind):
+            return getattr(part, name)
+        if "__call__" in vars(kind):
+            return None
+    return None
+
+
+class ReportsOrSelectsForMany(Protocol[Answer]):
+    """A report or a selection that takes one pass for many small clients where each alone would take one."""
+
+    @property
+    def of_many(self) -> OfMany[Answer] | None: ...
+
+
+class SelectsNothing(Protocol):
+    """A selection that can tell from the order alone that a client has nothing to train on: it need not be asked."""
+
+    def idle(self, order: Order) -> bool: ...
+
+
+class ShiftsLogits(Protocol):
+    """A loss that is the cross-entropy of the logits plus a shift, which depends on the client's labels alone."""
+
+    def logit_shift(self, labels: Tensor, classes: int) -> Tensor | None: ...
+
+
+class StepsForMany(Protocol):
+    """A step of which the direction can be computed for many clients at once, each with its own weights."""
+
+    def direction(self, weights: Tensor, gradient: Gradient, when: When) -> Tensor: ...
+
+
+class MadeOfParts(Protocol):
+    """A training that two methods can change part by part, each its own."""
+
+    @property
+    def parts(self) -> Mapping[str, Any]: ...
+
+    def with_parts(self, parts: Mapping[str, Any]) -> Train: ...
+
+
+class TrainsAsBatch(Protocol):
+    """A training that many small clients can do as one."""
+
+    @property
+    def as_batch(self) -> BatchTraining | None: ...
+
+
+@dataclass(frozen=True)
+class BatchTraining:
+    """All that training many clients as one needs to know: SGD on mini-batches of images as they are."""
+
+    lr: float
+    momentum: float
+    weight_decay: float
+    batch: int
+    epochs: int
+    batches: Callable[[int, Generator], Iterator[Tensor]]  # samples of a client, random numbers -> rows of each step
+    logit_shift: LogitShift
+    direction: Direction
+    after: Callable[[Site, Params], Report] | None
