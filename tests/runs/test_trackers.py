@@ -16,7 +16,7 @@ from fedpca.runs import folder as record
 from fedpca.runs.cell import Cell, Watch, cells
 from fedpca.runs.check import check_experiment, one_run
 from fedpca.runs.run import prepare, run_cell
-from fedpca.runs.trackers import Tracker, choose, figures, settings_of, tracking
+from fedpca.runs.trackers import Tracker, choose, scalars_of, settings_of, tracking
 
 LINE = {
     "round": 1,
@@ -37,7 +37,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """MLflow takes seconds to make one, so every test works in this one or in a copy."""
     path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
     (tracker,) = choose([f"mlflow=sqlite:///{path}"], path.parent, "first")
-    tracker.begin(cell_of(path.parent, "fedavg", 1), None).end("finished")
+    tracker.open_log(cell_of(path.parent, "fedavg", 1), None).end("finished")
     return path
 
 
@@ -71,7 +71,7 @@ def play(cell: Cell, watch: Watch, rounds: range) -> None:
 
 
 def expected(cell: Cell) -> Curves:
-    """What the record says, by hand rather than by `figures`."""
+    """What the record says, by hand rather than by `scalars_of`."""
     curves: Curves = {}
     for text in (cell.folder / "rounds.jsonl").read_text().splitlines():
         line = json.loads(text)
@@ -137,7 +137,7 @@ def refuse(message: str) -> None:
 
 
 def test_names_of_what_is_logged():
-    assert figures(LINE) == {
+    assert scalars_of(LINE, "acc") == {
         "acc/common": 0.75,
         "acc/rare": 0.5,
         "acc/worst": 0.5,
@@ -159,14 +159,29 @@ def test_names_of_what_is_logged():
 
 def test_what_is_not_known_is_not_logged():
     line = {"round": 1, **NOTHING, "clients": {"id": ["a"], "group": None}, "seconds": 0.1}
-    assert figures(line) == {"clients/left_out": 0.0, "seconds": 0.1}
+    assert scalars_of(line, "acc") == {"clients/left_out": 0.0, "seconds": 0.1}
     half = {**line, "groups": {"all": {"acc": 0.5, "auc": None}}}
-    assert set(figures(half)) == {"clients/left_out", "seconds", "acc/all", "acc/worst", "acc/average"}
+    assert set(scalars_of(half, "acc")) == {"clients/left_out", "seconds", "acc/all", "acc/worst", "acc/average"}
+
+
+def test_the_accuracy_that_the_settings_choose_is_logged(tmp_path: Path):
+    groups = {"common": {"acc": 0.75, "bacc": 0.5, "auc": 0.875}, "rare": {"acc": 0.5, "bacc": 0.25, "auc": 1.0}}
+    logged = scalars_of({**LINE, "groups": groups}, "bacc")
+    assert logged["bacc/worst"] == 0.25
+    assert logged["bacc/average"] == 0.375
+    assert logged["auc/worst"] == 0.875
+    assert not any(name.startswith("acc/") for name in logged)
+    settings = check_experiment({"rounds": 2, "evaluation": {"accuracy": "bacc"}}, "made")
+    cell = Cell(one_run(settings, "fedavg", 0), tmp_path / "fedavg/seed-0")
+    with tracking(choose(["tensorboard"], tmp_path, "made"), [cell], refuse) as watch:
+        record.append_round(cell.folder, {**LINE, "groups": groups})
+        watch(cell, LINE)
+    assert in_events(tmp_path / "tensorboard/fedavg/seed-0")["bacc/worst"] == {1: [0.25]}
 
 
 def test_settings_are_plain_values_under_names_that_every_tracker_takes(tmp_path: Path):
     table = {"methods": ["qfedavg+d"], "data": {"split": "sizes", "sizes": [30, 40]}}
-    cell = Cell(check_experiment(table, "made").cell("qfedavg+d", 3), tmp_path)
+    cell = Cell(one_run(check_experiment(table, "made"), "qfedavg+d", 3), tmp_path)
     settings = settings_of(cell)
     assert settings["method"] == "qfedavg+d"
     assert settings["seed"] == 3
@@ -361,8 +376,8 @@ def test_a_folder_called_wandb_is_not_the_package(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("tensorbord=x", ["'tensorbord'", "did you mean 'tensorboard'?", "tensorboard, mlflow, wandb"]),
-        ("comet", ["'comet'", "there are tensorboard, mlflow, wandb"]),
+        ("tensorbord=x", ["'tensorbord'", "did you mean 'tensorboard'?", "mlflow, tensorboard, wandb"]),
+        ("comet", ["'comet'", "there are mlflow, tensorboard, wandb"]),
         ("tensorboard=", ["tensorboard=", "leave the = out"]),
     ],
 )
