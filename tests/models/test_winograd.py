@@ -5,7 +5,8 @@ import torch
 from torch.nn.functional import conv2d
 
 from fedpca.models import winograd
-from fedpca.models.winograd import FOUR, TWO, Conv3x3, Scheme, conv3x3, pays
+from fedpca.models.build import build
+from fedpca.models.winograd import FOUR, TWO, Conv3x3, Scheme, conv3x3, is_faster
 
 
 def made(images: int, inputs: int, outputs: int, height: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -70,12 +71,12 @@ def test_only_gradients_that_are_asked_for():
 def test_used_on_large_even_images_of_many_channels_on_a_cpu():
     layer = Conv3x3(64, 64)
     x = torch.zeros(8, 64, 8, 8)
-    assert pays(x, layer.weight)
-    assert not pays(x[:, :, :7], layer.weight)  # of odd height
-    assert not pays(x[:7], layer.weight)  # too few tiles
-    assert not pays(x[:, :32], layer.weight[:, :32])  # too few channels
-    assert not pays(x.double(), layer.weight.double())
-    assert not pays(x.to("meta"), layer.weight.to("meta"))
+    assert is_faster(x, layer.weight)
+    assert not is_faster(x[:, :, :7], layer.weight)  # of odd height
+    assert not is_faster(x[:7], layer.weight)  # too few tiles
+    assert not is_faster(x[:, :32], layer.weight[:, :32])  # too few channels
+    assert not is_faster(x.double(), layer.weight.double())
+    assert not is_faster(x.to("meta"), layer.weight.to("meta"))
 
 
 @pytest.mark.parametrize("size", [7, 8])
@@ -91,3 +92,24 @@ def test_a_second_derivative_is_refused():
     (slope,) = torch.autograd.grad(conv3x3(x, weight).square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         slope.sum().backward()
+
+
+def images_and_gradient(**switch: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    net = build("resnet18", (3, 32, 32), 4, seed=0, **switch)
+    x = torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    logits = net(x)
+    logits.square().sum().backward()
+    assert net.weights.grad is not None
+    return logits.detach(), net.weights.grad.clone()
+
+
+def test_resnet18_uses_it_unless_it_is_switched_off(monkeypatch: pytest.MonkeyPatch):
+    default, on, off = images_and_gradient(), images_and_gradient(winograd=True), images_and_gradient(winograd=False)
+    monkeypatch.setattr(Conv3x3, "forward", torch.nn.Conv2d.forward)
+    own = images_and_gradient()
+    for a, b in zip(default, on, strict=True):
+        assert torch.equal(a, b)
+    for a, b in zip(off, own, strict=True):
+        assert torch.equal(a, b)
+    assert not torch.equal(default[0], off[0])
+    torch.testing.assert_close(default[0], off[0], atol=1e-4, rtol=1e-4)

@@ -20,7 +20,7 @@ from fedpca.runs.cell import cells
 from fedpca.runs.check import check_experiment
 from fedpca.runs.run import prepare, run_cell
 from fedpca.settings.experiment import ModelSettings
-from fedpca.simulate.backbone import SCALE, fingerprint, opened, with_features
+from fedpca.simulate.backbone import SCALE, fingerprint, open_entry, with_features
 
 MODEL = ModelSettings(name="linear", backbone="efficientnet-lite0", backbone_size=64)
 TABLE = {
@@ -88,7 +88,7 @@ def test_features_are_kept_and_a_damaged_entry_is_made_anew(
     assert (kept.shards["0"].x[rows] == 7).all()
     del kept
     (entry / "features.npy").write_bytes((entry / "features.npy").read_bytes()[:1000])
-    assert opened(entry) is None
+    assert open_entry(entry) is None
     again = with_features(federation, MODEL, progress=lambda *of: told.append(of), cache_dir=copy)
     assert torch.equal(again.shards["0"].x[rows], seen.shards["0"].x[rows])
     assert told[-1] == (25, 25), "the other clients' were there"

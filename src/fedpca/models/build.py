@@ -17,14 +17,24 @@ from fedpca.models.flat import flatten
 from fedpca.models.pretrained import load_weights
 from fedpca.models.registry import MODELS, factory_of
 from fedpca.models.scaling import Scaling
+from fedpca.models.winograd import switch_winograd
 from fedpca.rng import seed_of
 from fedpca.settings.registry import import_object
 
 
-def build(name: str, shape: Shape, classes: int, seed: int, weights: Path | None = None, device: str = "cpu") -> Net:
+def build(
+    name: str,
+    shape: Shape,
+    classes: int,
+    seed: int,
+    weights: Path | None = None,
+    device: str = "cpu",
+    winograd: bool = True,
+) -> Net:
     """A model of this name with weights drawn for this seed, or taken from a file; uint8 images go straight in.
 
-    The weights are drawn on the CPU, so that they are the same on every device.
+    The weights are drawn on the CPU, so that they are the same on every device. Without `winograd` every convolution is
+    PyTorch's own.
     """
     factory = cast("Callable[[Shape, int], nn.Module]", import_object(factory_of(name), "model"))
     with torch.random.fork_rng(devices=[]):
@@ -35,9 +45,16 @@ def build(name: str, shape: Shape, classes: int, seed: int, weights: Path | None
     head = last_linear(module, classes)
     if weights is not None:
         load_weights(module, weights, head)
+    switch_winograd(module, winograd)
+    return as_net(module, head, shape, device, MODELS[name].pixels if name in MODELS else None)
+
+
+def as_net(
+    module: nn.Module, head: nn.Linear, shape: Shape, device: str, pixels: tuple[float, float] | None = None
+) -> Net:
+    """A module, in eval mode, ready for federated training on a device; `pixels` as in `ModelEntry`."""
     module = module.float().eval()
     draws = draws_in_forward(module, shape)
-    pixels = MODELS[name].pixels if name in MODELS else None
     return flatten(module.to(device), head, draws, Scaling.for_channels(shape[0], device, pixels))
 
 

@@ -146,15 +146,25 @@ TWO, FOUR = Two(), Four()
 class Conv3x3(nn.Conv2d):
     """A 3x3 convolution of stride 1 that keeps the size, without bias: by Winograd's algorithm where that is faster."""
 
+    winograd = True  # see `switch_winograd`
+
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs, 3, padding=1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, inputs, H, W) to (N, outputs, H, W)."""
-        return conv3x3(x, self.weight) if pays(x, self.weight) else super().forward(x)
+        fast = self.winograd and is_faster(x, self.weight)
+        return conv3x3(x, self.weight) if fast else super().forward(x)
 
 
-def pays(x: Tensor, weight: Tensor) -> bool:
+def switch_winograd(module: nn.Module, on: bool) -> None:
+    """Lets a model's 3x3 convolutions use Winograd's algorithm, or leaves them to PyTorch, whose rounding differs."""
+    for part in module.modules():
+        if isinstance(part, Conv3x3):
+            part.winograd = on
+
+
+def is_faster(x: Tensor, weight: Tensor) -> bool:
     """Whether `conv3x3` can be used, and is faster than PyTorch's own: on a CPU, with many channels, at even sizes."""
     many = min(weight.shape[:2]) >= CHANNELS and _fits(x, TWO)
     return many and x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32

@@ -82,7 +82,7 @@ def run_cell(cell: Cell, dataset: Dataset, federation: Federation, workers: int,
 @contextmanager
 def _workers(cell: Cell, federation: Federation, count: int) -> Iterator[Workers]:
     model, classes = cell.settings.model, len(federation.classes)
-    place = (federation.shape, classes, cell.seed, weights_of(model), cell.settings.device)
+    place = (federation.shape, classes, cell.seed, weights_of(model), cell.settings.device, model.winograd)
     pool = Workers([build(model.name, *place) for _ in range(count)])
     try:
         yield pool

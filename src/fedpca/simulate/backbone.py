@@ -28,8 +28,8 @@ from fedpca.simulate.workers import Workers
 FORMAT = 1  # of an entry; counted up when the same images would be given other features
 BATCH = 8  # images per pass; more of them at this size leave the cache, and take longer each
 # Lite0's features of CT slices have a mean squared length of 250 at 224x224 and of 1000 at 128x128. The curvature of
-# cross-entropy is at most half of that, and SGD with the default lr .03 and momentum .9 may overshoot above
-# 2 (1 + .9) / .03 = 127: half the features stay below. A constant, so that nobody's images show in anybody's features;
+# cross-entropy is at most half of that, and SGD with the default lr 0.03 and momentum 0.9 may overshoot above
+# 2 (1 + 0.9) / 0.03 = 127: half the features stay below. A constant: nobody's images show in anybody's features;
 # the channels' deviations on ImageNet, as the last batch norm has them, are nearly equal; to use them gained nothing.
 SCALE = 0.5
 CLASSES = 1000  # of ImageNet
@@ -50,17 +50,18 @@ def with_features(
     if model.backbone is None:
         return federation
     shards = [*federation.shards.values(), *federation.tests.values()]
-    folder = cache_folder(cache_dir) / f"features-{FORMAT}-{model.backbone}-{model.backbone_size}"
+    direct = "" if model.winograd else "-direct"  # other convolutions, other rounding
+    folder = cache_folder(cache_dir) / f"features-{FORMAT}-{model.backbone}-{model.backbone_size}{direct}"
     entries = [folder / fingerprint(shard.x) for shard in shards]
-    missing = {entry: shard.x for entry, shard in zip(entries, shards, strict=True) if opened(entry) is None}
+    missing = {entry: shard.x for entry, shard in zip(entries, shards, strict=True) if open_entry(entry) is None}
     if missing:
-        _make(missing, model.backbone, model.backbone_size, device, progress or (lambda done, total: None))
-    seen = [Shard(_there(entry), shard.y) for entry, shard in zip(entries, shards, strict=True)]
+        _make(missing, model, device, progress or (lambda done, total: None))
+    shown = [Shard(_read(entry), shard.y) for entry, shard in zip(entries, shards, strict=True)]
     return replace(
         federation,
-        shards=dict(zip(federation.shards, seen, strict=False)),
-        tests=dict(zip(federation.tests, seen[len(federation.shards) :], strict=True)),
-        shape=(_there(entries[0]).shape[1], 1, 1),
+        shards=dict(zip(federation.shards, shown, strict=False)),
+        tests=dict(zip(federation.tests, shown[len(federation.shards) :], strict=True)),
+        shape=(_read(entries[0]).shape[1], 1, 1),
     )
 
 
@@ -68,13 +69,13 @@ def fingerprint(images: Images) -> str:
     """A name for these very images in this order."""
     digest = blake2b(digest_size=16)
     for rows in torch.split(torch.arange(len(images)), 256):
-        some = images[rows].contiguous()
-        digest.update(repr((some.dtype, some.shape)).encode())
-        digest.update(some.numpy().data)
+        batch = images[rows].contiguous()
+        digest.update(repr((batch.dtype, batch.shape)).encode())
+        digest.update(batch.numpy().data)
     return digest.hexdigest()
 
 
-def opened(entry: Path) -> Tensor | None:
+def open_entry(entry: Path) -> Tensor | None:
     """The features (N, d, 1, 1) in an entry of the cache, memory-mapped; None if it is missing or damaged."""
     try:
         return torch.from_numpy(np.load(entry / "features.npy", mmap_mode="c", allow_pickle=False))
@@ -82,34 +83,41 @@ def opened(entry: Path) -> Tensor | None:
         return None
 
 
-def _there(entry: Path) -> Tensor:
-    if (features := opened(entry)) is None:
+def _read(entry: Path) -> Tensor:
+    if (features := open_entry(entry)) is None:
         raise DataError(f"{entry} was damaged while it was written: remove it and start again")
     return features
 
 
-def _make(missing: Mapping[Path, Images], name: str, size: int, device: str, progress: Progress) -> None:
+def _make(missing: Mapping[Path, Images], model: ModelSettings, device: str, progress: Progress) -> None:
     """Fills entries of the cache; each batch is worked on by one thread, so that their number changes nothing."""
-    weights = imagenet(name, progress)
-    channels = next(iter(missing.values()))[torch.arange(1)].shape[1]
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    shape = (channels, size, size)
-    nets = [build(name, shape, CLASSES, 0, weights, device) for _ in range(count if device == "cpu" else 1)]
-    crew, done, total = Workers(nets), 0, sum(map(len, missing.values()))
+    pool = Workers(_backbones(model, next(iter(missing.values())), device, progress))
+    done, total = 0, sum(map(len, missing.values()))
     try:
         for entry, images in missing.items():
             parts = list[Tensor]()
-            for part in crew.map(partial(_seen, images, size), torch.split(torch.arange(len(images)), BATCH)):
+            features = partial(_features, images, model.backbone_size)
+            for part in pool.map(features, torch.split(torch.arange(len(images)), BATCH)):
                 parts.append(part)
                 done += len(part)
                 progress(done, total)
             _save(entry, torch.cat(parts))
     finally:
-        crew.close()
+        pool.close()
+
+
+def _backbones(model: ModelSettings, images: Images, device: str, progress: Progress) -> list[Net]:
+    """The pretrained network, once for each core; once on another device than the CPU."""
+    assert model.backbone, "see `with_features`"
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    weights = imagenet(model.backbone, progress)
+    shape = (images[torch.arange(1)].shape[1], model.backbone_size, model.backbone_size)
+    place = (shape, CLASSES, 0, weights, device, model.winograd)
+    return [build(model.backbone, *place) for _ in range(count if device == "cpu" else 1)]
 
 
 @torch.inference_mode()
-def _seen(images: Images, size: int, net: Net, rows: Tensor) -> Tensor:
+def _features(images: Images, size: int, net: Net, rows: Tensor) -> Tensor:
     """Features (n, d, 1, 1) of some images, which are stretched to the square that the network takes."""
     pixels = net.scale(images[rows])
     square = interpolate(pixels, (size, size), mode="bilinear", antialias=True)

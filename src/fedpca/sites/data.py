@@ -16,9 +16,7 @@ from torch.utils.data import Dataset
 
 from fedpca.core import Net, Shard
 from fedpca.errors import DataError, SettingsError, UserError
-from fedpca.models.build import build, draws_in_forward, last_linear
-from fedpca.models.flat import flatten
-from fedpca.models.scaling import Scaling
+from fedpca.models.build import as_net, build, last_linear
 from fedpca.sites.messages import RunHead
 from fedpca.sites.settings import SiteSettings
 
@@ -68,7 +66,8 @@ def own_folder(context: object, site: SiteSettings, run: RunHead) -> SiteData:
     train, test = (Shard(*part) for part in parts)
     channels, height, width = dataset.train.images.shape[1:]
     place = (channels, height, width), len(run.classes or dataset.classes), run.settings.seeds[0]
-    net = partial(build, run.settings.model.name, *place, device=site.device)
+    model = run.settings.model
+    net = partial(build, model.name, *place, device=site.device, winograd=model.winograd)
     return SiteData(train, test, dataset.classes, (channels, height, width), net)
 
 
@@ -107,7 +106,7 @@ def shards_of(given: UserData) -> tuple[Shard, Shard | None]:
 
 def net_of(build_model: BuildModel, shape: tuple[int, ...], device: str) -> Net:
     """The user's model, ready for training; its last linear layer has an output per class."""
-    module = build_model().float().eval()
+    module = build_model()
     linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
     if not linear:
         raise UserError(
@@ -115,8 +114,7 @@ def net_of(build_model: BuildModel, shape: tuple[int, ...], device: str) -> Net:
         )
     head = getattr(module, "head", None)
     head = last_linear(module, (head if isinstance(head, nn.Linear) else linear[-1]).out_features)
-    draws = draws_in_forward(module, shape)  # type: ignore[arg-type]
-    return flatten(module.to(device), head, draws, Scaling.for_channels(shape[0], device))
+    return as_net(module, head, shape, device)  # type: ignore[arg-type]
 
 
 def _mapped(images: NDArray[np.uint8]) -> Rows:

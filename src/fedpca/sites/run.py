@@ -201,6 +201,7 @@ def _model(experiment: Experiment, roster: Roster) -> tuple[Params, Layout]:
         len(agreed.classes),
         experiment.seeds[0],
         weights_of(experiment.model),
+        winograd=experiment.model.winograd,
     )
     return params_of(net), layout_of(net.module)
 
