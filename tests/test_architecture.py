@@ -9,7 +9,6 @@ from tests.architecture import asks_for_class, defaults, measure, table
 
 ROWS = {row.name: row for row in measure()}
 OPEN = (  # bounds that are not reached yet
-    "type checks on parts in generic code",
     "defaults written in parts (their one place is the settings)",
     "lines of `src`",
 )
