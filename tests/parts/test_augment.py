@@ -1,7 +1,6 @@
 import math
 import pickle
 from dataclasses import FrozenInstanceError
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from PIL import Image
 from torch.nn.functional import pad as padded_with_zeros
 
 from fedpca.parts.client.augment import AUGMENTATIONS, AffineFlip, CropFlip, Mixup, moved
-from fedpca.settings.catalogue import Augmentation
 
 
 def rng(seed=0):
@@ -210,7 +208,7 @@ def test_turning_draws_from_the_given_generator_alone():
 
 
 def test_settings_name_every_augmentation():
-    assert tuple(AUGMENTATIONS) == get_args(Augmentation)
+    assert tuple(AUGMENTATIONS) == ("none", "crop-flip", "affine-flip")
     assert AUGMENTATIONS["none"] is None, "by which clients are trained as one"
     assert AUGMENTATIONS["affine-flip"] == AffineFlip(degrees=10.0, shift=0.02)
 

@@ -61,6 +61,7 @@ def check_experiment(table: Mapping[str, object], source: str) -> Experiment:
         check_corruption(experiment.rare)
         check_noise(experiment.noise)
         check_metric(experiment.evaluation.accuracy)
+        _check_augmentation(experiment.training.augment)
         for name in (*experiment.methods, *experiment.method):
             facts(name)
     except SettingsError as error:
@@ -71,6 +72,13 @@ def check_experiment(table: Mapping[str, object], source: str) -> Experiment:
     for name in experiment.method.keys() - {own for method in experiment.methods for own in parse(method).tables()}:
         settings_of(name, name, experiment.method[name], source)
     return experiment
+
+
+def _check_augmentation(name: str) -> None:
+    if name != "none":  # so that nobody else waits for PyTorch
+        from fedpca.parts.client.augment import AUGMENTATIONS
+
+        AUGMENTATIONS[name]
 
 
 def _check_method(experiment: Experiment, table: str, method: str, source: str) -> None:

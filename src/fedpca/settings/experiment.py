@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from fedpca.settings.base import Count, Device, NonNegative, Positive, Settings, Share, Table
-from fedpca.settings.catalogue import Augmentation
 from fedpca.settings.toml import NAME
 
 IMAGENET = Path("imagenet")  # as `model.weights`: those published for the model
@@ -104,7 +103,7 @@ class TrainingSettings(Settings):
     weight_decay: NonNegative = 5e-4
     batch: Annotated[int, Field(ge=2)] = 64
     epochs: Count = 1
-    augment: Augmentation = "none"
+    augment: str = "none"  # none, crop-flip, affine-flip, or package.module:name of your own
     logit_adjustment: bool = False  # cross-entropy of f(x) + log of each class's share among the client's labels
 
 

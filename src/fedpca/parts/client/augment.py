@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import radians
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from fedpca.settings.catalogue import Augmentation
+from fedpca.settings.registry import Registry
 
 Augment = Callable[[Tensor, Generator], Tensor]  # images, random numbers -> images
 Blend = Callable[[Tensor, Tensor, int, Generator], tuple[Tensor, Tensor]]  # images, labels, classes, random numbers
@@ -84,11 +85,11 @@ def moved(images: Tensor, turn: Tensor, right: Tensor, down: Tensor, mirrored: T
     return result
 
 
-AUGMENTATIONS: Mapping[Augmentation, Augment | None] = {
-    "none": None,
-    "crop-flip": CropFlip(),
-    "affine-flip": AffineFlip(),
-}
+AUGMENTATIONS: Registry[Augment | None] = Registry(
+    "augmentation",
+    cast("type[Augment | None]", object),  # anything that can be called
+    {"none": None, "crop-flip": CropFlip(), "affine-flip": AffineFlip()},
+)
 
 
 @dataclass(frozen=True)
