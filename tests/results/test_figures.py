@@ -20,7 +20,7 @@ from fedpca.results.figures.features import draw_features, embed
 from fedpca.results.figures.identification import draw_identification, tally
 from fedpca.results.figures.plane import components, draw_plane, snapshot
 from fedpca.results.figures.q import FIGURE as Q
-from fedpca.results.figures.shared.style import KINDS, padded
+from fedpca.results.figures.shared.style import KINDS, pad_limits
 from fedpca.results.figures.shared.write import render, slugs
 from fedpca.results.figures.tradeoff import draw_tradeoff
 from fedpca.results.figures.warmup import FIGURE as WARMUP
@@ -46,7 +46,7 @@ def kind(client: str) -> str:
 
 
 def columns(method: str, number: int, warmup: int, mistake: str | None) -> dict:
-    """What FedPCA records of clients that lie in three clear groups; a mistake is a common client that is accused."""
+    """What FedPCA records of clients that lie in three clear groups; a mistake is a common client judged mislabeled."""
     if not method.startswith("fedpca") or number <= warmup:
         return {"id": CLIENTS, "loss": None, "dispersion": None, "group": None, "weight": [1 / 12] * 12}
     rng = np.random.default_rng(number)
@@ -147,7 +147,7 @@ def test_the_mixture_is_that_of_the_methods_own_settings():
 def test_a_rule_without_a_mixture_has_no_ellipses_and_the_caption_says_so():
     (axes,) = (figure := draw_plane([make("fedpca-d-auto")])).axes
     assert places(axes) == sum(len(line.get_xdata()) for line in axes.lines) == 12
-    assert "No ellipses, since no mixture named the groups of this round: fedpca-d-auto." in caption(figure)
+    assert "No ellipses, since no mixture judged in this round: fedpca-d-auto." in caption(figure)
 
 
 def test_the_plane_of_a_chosen_round():
@@ -215,7 +215,7 @@ def test_accuracy_axes_that_leave_out_zero_say_so_and_exaggerate_nothing():
 
 @pytest.mark.parametrize(("values", "limits"), [([50, 90], (48, 92)), ([70, 71], (68, 73)), ([99, 99], (96.5, 100))])
 def test_limits_have_a_margin_and_stay_within_what_is_possible(values, limits):
-    assert padded(values) == pytest.approx(limits)
+    assert pad_limits(values) == pytest.approx(limits)
 
 
 def test_many_methods_are_spread_over_rows_by_family_with_fedavg_in_each():
@@ -297,7 +297,7 @@ def test_identification_stacks_the_guilty_upwards_and_the_innocent_downwards():
     assert low <= -1
     assert high > 3
     shown = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert shown == ["rightly accused", "missed", "wrongly accused, common", "wrongly accused, rare"]
+    assert shown == ["rightly judged mislabeled", "missed", "wrongly: common", "wrongly: rare"]
     assert [axes.yaxis.get_major_formatter()(y) for y in (-2.0, 3.0)] == ["2", "3"]
 
 
@@ -419,7 +419,7 @@ def test_features_show_kinds_of_clients_and_class_centroids(tmp_path: Path):
 def test_kinds_are_as_judged_where_the_truth_is_not_known(tmp_path: Path):
     save_features(tmp_path)
     judged = draw_features([make("fedpca-d", folder=tmp_path, about=unknown())])
-    assert "by the method's last opinion" in caption(judged)
+    assert "by the method's last judgement" in caption(judged)
     assert "rare clients" in [text.get_text() for text in judged.legends[0].get_texts()]
     nobody = draw_features([make("fedavg", folder=tmp_path, about=unknown())])
     assert [text.get_text() for text in nobody.legends[0].get_texts()] == ["other clients", "centroid"]

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from fedpca.results.tables.formats import as_latex, as_markdown, as_rich
-from fedpca.results.tables.paper import with_published
+from fedpca.results.tables.paper import with_paper
 from fedpca.results.tables.sheet import Cell, Column, Line, Sheet
 from fedpca.results.tables.sheets import for_pages, for_terminal
 from tests.results.test_rows import tables_of, write_run
@@ -39,7 +39,7 @@ def test_tables_fit_their_terminal(tmp_path: Path, width: int):
         about = {"dataset": "digits", "clients": {"id": ["0", "1", "10"]}, "rare": ["10"], "mislabeled": ["1"]}
         noise, groups = {"clients": 0.2, "labels": 1.0}, ["common", "mislabeled", "rare"]
         write_run(tmp_path / method, method=method, shares=shares, groups=groups, about=about, noise=noise)
-    sheets = for_terminal(with_published(tables_of(tmp_path), "cifar10"))
+    sheets = for_terminal(with_paper(tables_of(tmp_path), "cifar10"))
     text = "".join(shown(sheet, width) for sheet in sheets)
     assert len(sheets) == 3
     assert max(map(len, text.splitlines())) <= width
@@ -105,8 +105,8 @@ def test_latex_compiles(tmp_path: Path):
         for method in ("fedavg", "fedpca-d"):
             noise = {"clients": rho, "labels": eta}
             write_run(tmp_path / f"runs/{rho}/{method}", method=method, noise=noise, name="a_b", groups=["rare"] * 3)
-    sheets = for_pages(with_published(tables_of(tmp_path / "runs"), "cifar10"))
-    nothing = for_pages(with_published(tables_of(tmp_path / "runs"), "isic"))
+    sheets = for_pages(with_paper(tables_of(tmp_path / "runs"), "cifar10"))
+    nothing = for_pages(with_paper(tables_of(tmp_path / "runs"), "isic"))
     (tmp_path / "tables.tex").write_text(as_latex([SHEET, *sheets, *nothing]), encoding="utf-8")
     (tmp_path / "paper.tex").write_text(
         "\\documentclass{article}\n\\usepackage{booktabs,graphicx}\n"

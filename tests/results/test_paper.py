@@ -7,7 +7,7 @@ import pytest
 
 from fedpca.errors import SettingsError
 from fedpca.results.tables.facts import FACTS, read_facts, study_of
-from fedpca.results.tables.paper import Published, with_published
+from fedpca.results.tables.paper import PaperNumbers, with_paper
 from fedpca.results.tables.plain import as_csv, as_json
 from fedpca.results.tables.sheets import for_pages, for_terminal
 from fedpca.runs.check import check_experiment
@@ -17,8 +17,8 @@ NOISE = {"clients": 0.2, "labels": 1.0}
 SHARES = {"rare": 0.1, "mislabeled": 0.2}
 
 
-def published(folder: Path, dataset: str | None = None) -> Published:
-    (results,) = with_published(tables_of(folder), dataset)
+def published(folder: Path, dataset: str | None = None) -> PaperNumbers:
+    (results,) = with_paper(tables_of(folder), dataset)
     return results.published
 
 
@@ -179,7 +179,7 @@ def test_a_number_that_is_not_at_hand_is_said_to_be_missing(tmp_path: Path):
     told = published(tmp_path, "cifar10")
     assert told.setting == "CIFAR-10, uniform noise, ρ = 0.2, η = 1.0"
     assert any("the paper's number is not in the facts file: worst ACC" in remark for remark in told.remarks)
-    *_, sheet = for_pages(with_published(tables_of(tmp_path), "cifar10"))
+    *_, sheet = for_pages(with_paper(tables_of(tmp_path), "cifar10"))
     assert not sheet.lines
     assert "the paper's number is not in the facts file" in " ".join(sheet.notes)
 
@@ -193,9 +193,7 @@ def test_the_order_of_methods(tmp_path: Path):
     assert orders["worst_acc"] == (4, pytest.approx((5 - 1) / 6))  # of six pairs five agree
     assert orders["average_acc"] == (2, None)
     assert "Not among the paper's methods: qffl." in told.remarks
-    sheet = next(
-        s for s in for_terminal(with_published(tables_of(tmp_path), "cifar10")) if s.title.startswith("Beside")
-    )
+    sheet = next(s for s in for_terminal(with_paper(tables_of(tmp_path), "cifar10")) if s.title.startswith("Beside"))
     assert "worst ACC 0.67 (4 methods)" in sheet.notes[0]
     assert sheet.notes[1].startswith("Fewer than 3 methods in both, so no order to compare: average ACC (2)")
 
@@ -211,7 +209,7 @@ def test_ties_count_as_tau_b_has_them(tmp_path: Path):
 def test_no_order_where_all_are_equal(tmp_path: Path):
     for method in ("fedce", "fedavg", "qfedavg"):
         write_run(tmp_path / method, method=method, noise=NOISE)
-    sheets = for_terminal(with_published(tables_of(tmp_path), "cifar10"))
+    sheets = for_terminal(with_paper(tables_of(tmp_path), "cifar10"))
     assert "All methods the same on one side, so no order to compare: worst ACC." in sheets[1].notes
 
 
@@ -239,7 +237,7 @@ def test_the_accuracy_of_isic_is_balanced(tmp_path: Path):
 def test_csv_and_json_have_the_papers_figures(tmp_path: Path):
     write_run(tmp_path / "a", noise=NOISE, shares=SHARES)
     write_run(tmp_path / "b", noise=NOISE, method="rfa")
-    tables = with_published(tables_of(tmp_path), "cifar10")
+    tables = with_paper(tables_of(tmp_path), "cifar10")
     first, second = csv.DictReader(io.StringIO(as_csv(tables)))
     assert (first["paper_worst_acc"], first["paper_w_r_times_not_w_m"]) == ("63.99", "0.08")
     assert second["paper_worst_acc"] == ""

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedpca.results.page.summary import comparison, headline, notes
-from fedpca.results.page.words import clients, counted, listed, percent
-from fedpca.results.read.clients import sinces, standings, threshold
+from fedpca.results.page.words import clients, enumeration, percent, quantity
+from fedpca.results.read.clients import client_states, judged_since, threshold
 from fedpca.results.read.runs import Run, read_run
 from fedpca.results.tables.rows import tabulate
 from tests.results.made import a_line, write_run
@@ -26,15 +26,15 @@ def told(run: Run, head: str, seeds: int = 3) -> str:
 
 
 def test_words_for_none_one_and_many():
-    assert [counted(n, "client") for n in (0, 1, 2)] == ["0 clients", "1 client", "2 clients"]
+    assert [quantity(n, "client") for n in (0, 1, 2)] == ["0 clients", "1 client", "2 clients"]
     assert [clients(names) for names in ("", "a", "ab", "abc")] == [
         "nobody",
         "client a",
         "clients a and b",
         "clients a, b and c",
     ]
-    assert listed([str(i) for i in range(40)], most=3) == "0, 1 and 38 others"
-    assert listed([str(i) for i in range(4)], most=4) == "0, 1, 2 and 3"
+    assert enumeration([str(i) for i in range(40)], most=3) == "0, 1 and 38 others"
+    assert enumeration([str(i) for i in range(4)], most=4) == "0, 1, 2 and 3"
     assert [percent(share) for share in (0.5, 0.1234, 1)] == ["50 %", "12.3 %", "100 %"]
 
 
@@ -60,7 +60,7 @@ def test_a_method_that_judges_nobody_says_so(tmp_path: Path):
 
 def test_since_when_is_the_first_round_without_a_break(tmp_path: Path):
     run = a_run(tmp_path, None, GUILTY, COMMON, GUILTY, GUILTY)
-    assert sinces(run) == [2, 2, 4, 4]
+    assert judged_since(run) == [2, 2, 4, 4]
     assert told(run, "Since when") == "It has been judged so in every round since round 4."
 
 
@@ -111,15 +111,20 @@ def test_groups_and_weights_fare(tmp_path: Path):
 @pytest.mark.parametrize(
     ("groups", "truth", "said"),
     [
-        (GUILTY, None, "All the mislabeled are found, and nobody else is accused."),
-        (COMMON, None, "Of 1 mislabeled client, 0 are found. Missed: client d."),
+        (GUILTY, None, "All who are mislabeled are judged so, and nobody else is."),
+        (COMMON, None, "Of 1 mislabeled client, 0 are judged so. Missed: client d."),
         (
             ("mislabeled", "common", "mislabeled", "mislabeled"),
             None,
-            "Of 1 mislabeled client, 1 is found. Wrongly accused: client a (truly common) and client c (truly rare).",
+            "Of 1 mislabeled client, 1 is judged so. "
+            "Wrongly judged mislabeled: client a (truly common) and client c (truly rare).",
         ),
-        (COMMON, {"rare": [], "mislabeled": []}, "Nobody is mislabeled, and nobody is accused."),
-        (GUILTY, {"rare": [], "mislabeled": []}, "Nobody is mislabeled. Wrongly accused: client d (truly common)."),
+        (COMMON, {"rare": [], "mislabeled": []}, "Nobody is mislabeled, and nobody is judged so."),
+        (
+            GUILTY,
+            {"rare": [], "mislabeled": []},
+            "Nobody is mislabeled. Wrongly judged mislabeled: client d (truly common).",
+        ),
     ],
 )
 def test_beside_the_truth(tmp_path: Path, groups: tuple[str, ...], truth: dict[str, list[str]] | None, said: str):
@@ -129,17 +134,17 @@ def test_beside_the_truth(tmp_path: Path, groups: tuple[str, ...], truth: dict[s
 def test_without_the_truth_nothing_is_claimed(tmp_path: Path):
     run = a_run(tmp_path, GUILTY, truth={}, rounds=9)
     assert told(run, "Beside the truth") == ""
-    assert {client.truth for client in standings(run)} == {None}
+    assert {client.truth for client in client_states(run)} == {None}
     unknown = told(run, "Not known", seeds=1)
     assert "How it ends: 1 of 9 rounds have been played." in unknown
     assert "the truth is not recorded" in unknown
-    assert "always names somebody" in unknown
+    assert "always judges somebody mislabeled" in unknown
     assert "one seed" in unknown
     assert "the judged rare have 25 % of the weight" in told(run, "Rare and common")
 
 
 def test_auto_does_not_name_somebody_in_any_case(tmp_path: Path):
-    assert "always names" not in told(a_run(tmp_path, GUILTY, method="fedpca-d-auto"), "Not known")
+    assert "always judges" not in told(a_run(tmp_path, GUILTY, method="fedpca-d-auto"), "Not known")
 
 
 def test_who_was_left_out_and_why(tmp_path: Path):
@@ -161,6 +166,7 @@ def test_runs_are_compared(tmp_path: Path):
         "Of 2 methods, fedpca-d (warmup=0) serves it best, with 60.00 ± 0.00 %."
     )
     assert said["Do the runs agree?"] == (
-        "2 runs judge. All of them accuse client d. Only some accuse client a (1); in brackets, how many."
+        "2 runs judge. All of them judge client d mislabeled. "
+        "Only some judge client a (1) mislabeled; in brackets, how many."
     )
     assert comparison(replace(table, rows=table.rows[:1]), runs[:1]) == []

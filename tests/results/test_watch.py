@@ -15,7 +15,8 @@ import pytest
 
 from fedpca.errors import RunError
 from fedpca.results.page.data import key
-from fedpca.results.page.watch import Feed, answer, serve
+from fedpca.results.page.feed import RunFeed, answer
+from fedpca.results.page.watch import serve
 from fedpca.results.read.tail import Tail
 from tests.results.made import a_line, append, write_run
 
@@ -31,10 +32,11 @@ def until(true: Callable[[], object], seconds: float = 20) -> None:
 
 
 @contextmanager
-def served(folder: Path, grace: float = 0.3) -> Iterator[tuple[list[str], Thread, str]]:
+def served(folder: Path, end_seconds: float = 0.3) -> Iterator[tuple[list[str], Thread, str]]:
     """The server in a thread: what it tells, the thread, the address."""
     told: list[str] = []
-    thread = Thread(target=serve, args=(folder, 0, told.append), kwargs={"every": 0.05, "grace": grace}, daemon=True)
+    seconds = {"poll_seconds": 0.05, "end_seconds": end_seconds}
+    thread = Thread(target=serve, args=(folder, 0, told.append), kwargs=seconds, daemon=True)
     thread.start()
     until(lambda: told)
     yield told, thread, told[0].split()[0]
@@ -59,7 +61,7 @@ def test_it_waits_shows_new_rounds_and_ends_with_the_run(tmp_path: Path):
         assert "Waiting for the first round" in get(address)[1]
         append(folder / "run", a_line(1))
         assert "made" in get(address)[1]
-        shown = key(Feed(folder, 60).look().runs)
+        shown = key(RunFeed(folder, 60).state().runs)
         news = json.loads(get(address, f"/new?key={shown}&have=0")[1])
         assert news["runs"][0]["columns"]["round"] == [1]
         assert news["state"].startswith("Under way: fedpca-d (warmup=0), seed 0 (round 1 of 2).")
@@ -72,7 +74,7 @@ def test_it_waits_shows_new_rounds_and_ends_with_the_run(tmp_path: Path):
 
 def test_a_run_that_follows_keeps_it_alive(tmp_path: Path):
     write_run(tmp_path / "a", [a_line(1)], rounds=2)
-    with served(tmp_path, grace=1.0) as (_, thread, _):
+    with served(tmp_path, end_seconds=1.0) as (_, thread, _):
         append(tmp_path / "a", a_line(2))
         time.sleep(0.3)
         write_run(tmp_path / "b", [a_line(1)], rounds=2, seed=1)
@@ -134,24 +136,26 @@ def test_an_interrupt_frees_the_port(tmp_path: Path):
 
 def test_standing_still_is_said(tmp_path: Path):
     write_run(tmp_path / "a", [a_line(1)], rounds=2)
-    assert Feed(tmp_path, 60).look().state.startswith("Under way")
+    assert RunFeed(tmp_path, 60).state().words.startswith("Under way")
     past = time.time() - 180
     os.utime(tmp_path / "a/rounds.jsonl", (past, past))
-    assert Feed(tmp_path, 60).look().state == "No new round for 3 minutes: fedpca-d (warmup=0), seed 0 (round 1 of 2)."
+    assert (
+        RunFeed(tmp_path, 60).state().words == "No new round for 3 minutes: fedpca-d (warmup=0), seed 0 (round 1 of 2)."
+    )
 
 
 def test_a_page_that_no_longer_fits_is_made_anew(tmp_path: Path):
     folder = write_run(tmp_path / "a", [a_line(1), a_line(2)], rounds=3)
-    feed = Feed(tmp_path, 60)
-    look = feed.look()
-    shown = key(look.runs)
-    assert "reload" not in answer(look, f"key={shown}&have=2")
-    assert answer(look, f"key={shown}&have=3")["reload"], "a resumed run has fewer rounds"
-    assert answer(look, "key=other&have=2")["reload"]
-    assert answer(look, "")["reload"]
-    assert answer(look, f"key={shown}&have=x")["reload"]
+    feed = RunFeed(tmp_path, 60)
+    state = feed.state()
+    shown = key(state.runs)
+    assert "reload" not in answer(state, f"key={shown}&have=2")
+    assert answer(state, f"key={shown}&have=3")["reload"], "a resumed run has fewer rounds"
+    assert answer(state, "key=other&have=2")["reload"]
+    assert answer(state, "")["reload"]
+    assert answer(state, f"key={shown}&have=x")["reload"]
     write_run(tmp_path / "b", [a_line(1)], seed=1, rounds=3)
-    assert answer(feed.look(), f"key={shown}&have=2")["reload"]
+    assert answer(feed.state(), f"key={shown}&have=2")["reload"]
     assert folder.exists()
 
 
@@ -183,7 +187,7 @@ def test_the_browser_follows_a_run(browser: Chrome, tmp_path: Path):
     from selenium.webdriver.common.keys import Keys
 
     folder = write_run(tmp_path / "a", [a_line(1), a_line(2)], rounds=5)
-    with served(tmp_path, grace=3) as (_, thread, address):
+    with served(tmp_path, end_seconds=3) as (_, thread, address):
         browser.get(address)
         assert shown("#at").startswith("Round 2 of 5")
         append(folder, a_line(3))

@@ -127,7 +127,7 @@ def results(
     runs = find_runs(folders)
     found = tables.tabulate(runs)
     if paper or paper_of:
-        found = tables.with_published(found, paper_of)
+        found = tables.with_paper(found, paper_of)
     write_results(runs, found, html=html, figures=figures, at=at, markdown=markdown, latex=latex, csv=csv)
     if as_json:
         print(json.dumps(tables.as_json(found), indent=2))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def show(results: Sequence[Results]) -> None:
-    """Prints the results and who was found mislabeled; as wide as needed where the output is not a terminal."""
+    """Prints the results and who was judged mislabeled; as wide as needed where the output is not a terminal."""
     from fedpca.results import tables
 
     console = Console() if sys.stdout.isatty() else Console(width=140)

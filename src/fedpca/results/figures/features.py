@@ -22,7 +22,7 @@ from fedpca.results.read.clients import truth
 from fedpca.results.read.runs import Run
 
 FILE = "features.safetensors"
-MOST = 2000  # images per panel: the time that t-SNE takes grows faster than their number
+MAX_IMAGES = 2000  # images per panel: the time that t-SNE takes grows faster than their number
 NOT_JUDGED = "other"
 LOOKS = {**style.KINDS, NOT_JUDGED: style.UNKNOWN}
 Floats = NDArray[np.float64]
@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Seen:
+class SavedFeatures:
     """Images of one run as its final model sees them."""
 
     features: Floats  # (M, d) before the last layer
@@ -40,7 +40,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Map:
+class FeatureMap:
     """Images of one run on the plane."""
 
     title: str
@@ -68,7 +68,7 @@ class Map:
 def draw_features(runs: Sequence[Run]) -> Figure | None:
     """A panel per method that saved features, of its lowest seed that did."""
     saved = series.by_method([run for run in runs if (run.folder / FILE).exists()])
-    maps = [shown for own in saved.values() if (shown := embedded(own[0])) is not None]
+    maps = [shown for own in saved.values() if (shown := feature_map(own[0])) is not None]
     if not maps:
         return None
     columns = min(len(maps), 2)
@@ -85,7 +85,7 @@ def draw_features(runs: Sequence[Run]) -> Figure | None:
     return figure
 
 
-def embedded(run: Run, most: int = MOST) -> Map | None:
+def feature_map(run: Run, most: int = MAX_IMAGES) -> FeatureMap | None:
     """A run's images on the plane, at most so many; None if fewer than four have finite features."""
     seen = read_features(run.folder)
     usable = np.flatnonzero(np.isfinite(seen.features).all(axis=1))
@@ -94,7 +94,7 @@ def embedded(run: Run, most: int = MOST) -> Map | None:
     if len(usable) > most:
         usable = np.sort(np.random.default_rng(0).choice(usable, most, replace=False))
     ids, kinds = run.about["clients"]["id"], kinds_of(run)
-    return Map(
+    return FeatureMap(
         f"{run.label()}, seed {run.seed}",
         embed(seen.features[usable]),
         np.array([kinds[ids[client]] for client in seen.client[usable]]),
@@ -103,10 +103,10 @@ def embedded(run: Run, most: int = MOST) -> Map | None:
     )
 
 
-def read_features(folder: Path) -> Seen:
+def read_features(folder: Path) -> SavedFeatures:
     """What a run saved."""
     try:
-        return Seen(**load_file(folder / FILE))
+        return SavedFeatures(**load_file(folder / FILE))
     except (SafetensorError, OSError, TypeError) as error:
         raise RunError(f"{folder / FILE} cannot be read: {error}") from None
 
@@ -131,7 +131,7 @@ def kinds_of(run: Run) -> dict[str, str]:
     return truth(run) or {c: group or NOT_JUDGED for c, group in zip(clients["id"], judged, strict=True)}
 
 
-def _panel(axes: Axes, shown: Map) -> None:
+def _panel(axes: Axes, shown: FeatureMap) -> None:
     for kind, look in LOOKS.items():
         places = shown.places[shown.kinds == kind]
         axes.plot(*places.T, look.marker, color=look.colour, markersize=2, alpha=0.5, markeredgewidth=0)
@@ -150,9 +150,9 @@ def _legend(figure: Figure, kinds: set[str]) -> None:
     figure.legend(handles, [*shown, "centroid"], loc="outside upper center", ncols=3 if len(handles) > 4 else 4)
 
 
-def _explained(run: Run, maps: Sequence[Map]) -> list[str]:
+def _explained(run: Run, maps: Sequence[FeatureMap]) -> list[str]:
     """What the caption must say."""
-    source = "the truth" if truth(run) else "the method's last opinion"
+    source = "the truth" if truth(run) else "the method's last judgement"
     number, total = (max(values) for values in zip(*((len(shown.places), shown.of) for shown in maps), strict=True))
     drawn = f"{number} of the {total} images saved" if number < total else f"{number} images"
     return [

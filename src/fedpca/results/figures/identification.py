@@ -1,4 +1,4 @@
-"""Who is accused of wrong labels over the rounds, rightly or wrongly, and who is missed."""
+"""Who is judged mislabeled over the rounds, rightly or wrongly, and who is missed."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from fedpca.results.read.clients import truth
 from fedpca.results.read.runs import Run
 from fedpca.runs.scores import Spread, spread
 
-COUNTS = {  # colour, hatch, and direction: upwards who is truly mislabeled, downwards who is wrongly accused
-    "rightly accused": (style.GREEN, "", 1),
+COUNTS = {  # colour, hatch, and direction: upwards who is truly mislabeled, downwards who is wrongly judged so
+    "rightly judged mislabeled": (style.GREEN, "", 1),
     "missed": ("#E3E3E3", "......", 1),
-    "wrongly accused, common": (style.BLUE, "//////", -1),
-    "wrongly accused, rare": (style.ORANGE, "xxxx", -1),
+    "wrongly: common": (style.BLUE, "//////", -1),
+    "wrongly: rare": (style.ORANGE, "xxxx", -1),
 }
 
 
 @style.for_journals
 def draw_identification(runs: Sequence[Run]) -> Figure | None:
-    """A panel per method that names groups, where the truth is known."""
-    methods = {label: own for label, own in series.by_method(runs).items() if any(map(_names, own))}
+    """A panel per method that judges clients, where the truth is known."""
+    methods = {label: own for label, own in series.by_method(runs).items() if any(map(_judges, own))}
     kinds = truth(runs[0])
     if not methods or kinds is None:
         return None
@@ -39,7 +39,7 @@ def draw_identification(runs: Sequence[Run]) -> Figure | None:
     cells = [axes for row in grid for axes in row]
     for axes, (label, own) in zip(cells, methods.items(), strict=False):
         _stack(axes, own, kinds)
-        axes.set_title(style.wrapped(label))
+        axes.set_title(style.wrap_label(label))
     low, high = cells[0].get_ylim()
     cells[0].set_ylim(min(1.05 * low, -1), max(1.05 * high, 1))
     style.finish_grid(grid, len(methods), "round", "clients")
@@ -50,18 +50,18 @@ def draw_identification(runs: Sequence[Run]) -> Figure | None:
 
 
 def tally(line: Line, kinds: dict[str, str]) -> dict[str, int] | None:
-    """How many clients are accused rightly, missed, and accused wrongly in a round; None if nobody is judged."""
+    """How many clients are judged mislabeled rightly, missed, and judged so wrongly; None if nobody is judged."""
     clients = line["clients"]
     if not clients.get("group"):
         return None
-    accused = {c for c, group in zip(clients["id"], clients["group"], strict=True) if group == "mislabeled"}
-    guilty = {c for c, kind in kinds.items() if "mislabeled" in kind}
+    judged = {c for c, group in zip(clients["id"], clients["group"], strict=True) if group == "mislabeled"}
+    truly = {c for c, kind in kinds.items() if "mislabeled" in kind}
     rare = {c for c, kind in kinds.items() if kind == "rare"}
-    counts = (len(accused & guilty), len(guilty - accused), len(accused - guilty - rare), len(accused & rare))
+    counts = (len(judged & truly), len(truly - judged), len(judged - truly - rare), len(judged & rare))
     return dict(zip(COUNTS, counts, strict=True))
 
 
-def _names(run: Run) -> bool:
+def _judges(run: Run) -> bool:
     return any(line["clients"].get("group") for line in run.rounds)
 
 
@@ -80,7 +80,7 @@ def _stack(axes: Axes, runs: Sequence[Run], kinds: dict[str, str]) -> None:
         edges = np.append(curve.rounds, curve.rounds[-1] + 1) - 0.5
         area = axes.stairs(ends[side], edges, baseline=base, fill=True, label=name)
         area.set(facecolor=colour, hatch=hatch, edgecolor="0.3", linewidth=0)
-        if name != "missed":  # which is what the rightly accused leave
+        if name != "missed":  # which is what those judged rightly leave
             _spread(axes, curve, ends[side])
     axes.axhline(0, color="black", linewidth=0.6)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
@@ -103,4 +103,4 @@ def _explained(methods: Methods) -> str:
     )
 
 
-FIGURE = FigureKind("identification", draw_identification, "no run names groups of clients of whom the truth is known")
+FIGURE = FigureKind("identification", draw_identification, "no run judges clients of whom the truth is known")

@@ -1,4 +1,4 @@
-"""The loss-dispersion plane of one round, with the mixture that named the groups."""
+"""The loss-dispersion plane of one round, with the mixture by which clients were judged."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Snapshot:
     places: dict[ClientId, tuple[float, float]]  # loss and dispersion, as last reported
     stale: frozenset[ClientId]  # whose report is of an earlier round
     collapsed: frozenset[ClientId]  # whose predictions are all of one class: they have no place on the plane
-    groups: dict[ClientId, str | None]  # as the method names them
-    components: tuple[Component, ...]  # none if another rule named them
+    groups: dict[ClientId, str | None]  # as the method judges them
+    components: tuple[Component, ...]  # none if they were judged by another rule
 
 
 @style.for_journals
@@ -114,13 +114,13 @@ def reports(line: Line) -> dict[ClientId, Report]:
 
 
 def rule_of(run: Run) -> ThreeGroups | None:
-    """The paper's rule under the run's own settings; None if the run names groups by another, or not at all."""
+    """The paper's rule under the run's own settings; None if the run judges by another, or not at all."""
     found = run.identify
     return mixture_rule(found.mixture) if found and found.rule == "mixture" else None
 
 
 def components(rule: ThreeGroups, told: Reports) -> tuple[Component, ...]:
-    """The mixture by which the rule names groups: of its fits the first whose components are those groups."""
+    """The mixture by which the rule judges: of its fits the first whose components are those groups."""
     findings = rule(told)
     if findings is None:
         return ()
@@ -162,7 +162,7 @@ def _panel(axes: Axes, seen: Snapshot, kinds: dict[ClientId, str] | None) -> Non
         colour = 0.6 * np.array(to_rgb(style.KINDS[part.group].colour))
         for deviations, line in ((1, "-"), (2, "--")):
             axes.plot(*part.outline(deviations).T, color=colour, linewidth=0.7, linestyle=line, zorder=3)
-    axes.set_title(f"{style.wrapped(seen.label)}, round {seen.round}")
+    axes.set_title(f"{style.wrap_label(seen.label)}, round {seen.round}")
     axes.margins(0.06)
 
 
@@ -187,11 +187,11 @@ def _explained(shown: Sequence[Snapshot], kinds: dict[ClientId, str] | None) -> 
     """What the caption must say of these panels, and of no others."""
     seeds = ", ".join(map(str, sorted({seen.seed for seen in shown})))
     truth = "the truth is not known" if kinds is None else "shape and outline: the truth"
-    said = [f"The lowest seed of each method ({seeds}). Fill: the group that the method names; {truth}."]
+    said = [f"The lowest seed of each method ({seeds}). Fill: as the method judges; {truth}."]
     if any(seen.components for seen in shown):
         said.append("Ellipses: 1 and 2 standard deviations of the mixture fitted to this round's reports.")
     if without := [seen.label for seen in shown if not seen.components]:
-        said.append(f"No ellipses, since no mixture named the groups of this round: {', '.join(without)}.")
+        said.append(f"No ellipses, since no mixture judged in this round: {', '.join(without)}.")
     if any(seen.stale for seen in shown):
         said.append("Pale: reported in an earlier round.")
     if gone := [f"{len(seen.collapsed)} of {seen.label}" for seen in shown if seen.collapsed]:

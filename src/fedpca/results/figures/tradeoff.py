@@ -32,7 +32,7 @@ LOOKS = {  # of families
     "drop": Look(style.ORANGE, "v"),
     "outside": Look(style.BLUE, "P"),
 }
-DIRECT = 8  # methods up to which names stand beside the points, and numbers beyond
+MAX_NAMES = 8  # methods up to which names stand beside the points, and numbers beyond
 Window = tuple[tuple[float, float], tuple[float, float]]  # limits of common and rare accuracy
 
 
@@ -55,7 +55,7 @@ def draw_tradeoff(runs: Sequence[Run]) -> Figure | None:
     metric = metric_words(runs[0].accuracy)
     points = [_point(label, own) for label, own in methods.items()]
     windows = [_around(points), *([_around(some, least=0)] if (some := crowd(points)) else [])]
-    lines = -(-len(points) // 3) if len(points) > DIRECT else 0
+    lines = -(-len(points) // 3) if len(points) > MAX_NAMES else 0
     figure = Figure(figsize=(style.WIDTH if lines else 4.8, 3.4 + 0.16 * lines), layout="constrained")
     above, below = _halves(figure, 0.16 * lines + 0.1) if lines else (figure, None)
     row = above.subplots(1, len(windows), squeeze=False, width_ratios=(2, 3)[-len(windows) :])[0]
@@ -85,7 +85,9 @@ def crowd(points: Sequence[Point]) -> list[Point]:
     places = np.array([(point.common.mean, point.rare.mean) for point in points])
     low, high = np.quantile(places, (0.25, 0.75), axis=0)
     near = ((places >= low - 1.5 * (high - low)) & (places <= high + 1.5 * (high - low))).all(axis=1)
-    return [] if near.all() or len(points) <= DIRECT else [p for p, inside in zip(points, near, strict=True) if inside]
+    return (
+        [] if near.all() or len(points) <= MAX_NAMES else [p for p, inside in zip(points, near, strict=True) if inside]
+    )
 
 
 def _point(label: str, runs: Sequence[Run]) -> Point:
@@ -98,7 +100,7 @@ def _around(points: Sequence[Point], least: float = 5.0) -> Window:
     """Limits that hold these points with their bars."""
     common = [p.common.mean + side * p.common.std for p in points for side in (-1, 1)]
     rare = [p.rare.mean + side * p.rare.std for p in points for side in (-1, 1)]
-    return style.padded(common, 0.08, least), style.padded(rare, 0.08, least)
+    return style.pad_limits(common, 0.08, least), style.pad_limits(rare, 0.08, least)
 
 
 def _scatter(axes: Axes, points: Sequence[Point]) -> None:
@@ -137,7 +139,7 @@ def _families(figure: FigureBase, points: Sequence[Point]) -> dict[str, Line2D]:
         name: Line2D([], [], color=look.colour, marker=look.marker, mec="black", mew=0.4, linestyle="", ms=5)
         for name, look in looks.items()
     }
-    columns = len(handles) if len(points) > DIRECT else 3
+    columns = len(handles) if len(points) > MAX_NAMES else 3
     figure.legend([*handles.values()], [FAMILIES[name] for name in handles], loc="outside upper center", ncols=columns)
     return handles
 

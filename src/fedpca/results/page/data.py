@@ -8,7 +8,7 @@ from hashlib import sha256
 from statistics import fmean
 from typing import Any
 
-from fedpca.results.read.clients import Line, clients_of, column, sinces, threshold, truth
+from fedpca.results.read.clients import Line, clients_of, column, judged_since, threshold, truth
 from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
 
@@ -33,7 +33,7 @@ def run_data(run: Run, scenario: int) -> dict[str, object]:
         "truth": "".join(LETTERS[kinds[client]] for client in clients) if kinds else None,
         "planned": run.settings.rounds,
         "threshold": threshold(run),
-        "since": sinces(run),
+        "since": judged_since(run),
         "columns": columns(run, 0),
     }
 
@@ -45,7 +45,7 @@ def key(runs: Sequence[Run]) -> str:
 
 def news(runs: Sequence[Run], have: Sequence[int]) -> list[dict[str, object]]:
     """What a page that has so many rounds of each run does not have yet."""
-    return [{"columns": columns(run, start), "since": sinces(run)} for run, start in zip(runs, have, strict=True)]
+    return [{"columns": columns(run, start), "since": judged_since(run)} for run, start in zip(runs, have, strict=True)]
 
 
 def columns(run: Run, start: int) -> Columns:

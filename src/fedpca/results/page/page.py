@@ -16,14 +16,14 @@ from string import Template
 from fedpca import __version__
 from fedpca.results.page.data import key, run_data
 from fedpca.results.page.summary import Note, comparison, headline, notes
-from fedpca.results.page.words import counted
+from fedpca.results.page.words import quantity
 from fedpca.results.read.runs import Run, by_scenario, name_of
 from fedpca.results.tables.rows import tabulate
 from fedpca.results.tables.sheet import Cell, Sheet
 from fedpca.results.tables.sheets import overview
 from fedpca.settings.toml import write_table
 
-FEW = 8  # methods up to which a table needs no headings inside
+MAX_PLAIN_ROWS = 8  # methods up to which a table needs no headings inside
 SCRIPTS = ("draw.js", "charts.js", "plane.js", "sheet.js", "page.js")
 
 
@@ -42,7 +42,7 @@ def write_page(runs: Sequence[Run], live: bool = False) -> str:
         **parts(runs),
         settings="".join(_settings(run, i, hidden=i != first(runs)) for i, run in enumerate(runs)),
         version=escape(__version__),
-        data=_embedded(runs),
+        data=_json(runs),
     )
 
 
@@ -99,7 +99,7 @@ def parts(runs: Sequence[Run]) -> dict[str, str]:
     }
 
 
-def _embedded(runs: Sequence[Run]) -> str:
+def _json(runs: Sequence[Run]) -> str:
     """The data for the script; `<` is written so that no text in it can end its element."""
     scenarios = by_scenario(runs)
     number = {id(run): i for i, members in enumerate(scenarios) for run in members}
@@ -121,10 +121,10 @@ def _scene(runs: Sequence[Run]) -> str:
     run = runs[0]
     methods, seeds = {run.label() for run in runs}, {run.seed for run in runs}
     truth = [f"{len(run.about[kind])} {kind}" for kind in ("rare", "mislabeled") if run.about.get(kind)]
-    clients = counted(len(run.about["clients"]["id"]), "client")
+    clients = quantity(len(run.about["clients"]["id"]), "client")
     among = f" ({', '.join(truth)})" if truth else ""
     played = (
-        f"{counted(run.settings.rounds, 'round')}, {counted(len(methods), 'method')}, {counted(len(seeds), 'seed')}"
+        f"{quantity(run.settings.rounds, 'round')}, {quantity(len(methods), 'method')}, {quantity(len(seeds), 'seed')}"
     )
     return f"{run.about['dataset']}, {clients}{among}, {played}"
 
@@ -139,10 +139,10 @@ def _summary(run: Run, seeds: int, number: int, hidden: bool) -> str:
 
 
 def _notes(found: Sequence[Note]) -> str:
-    return "".join(f"<div><dt>{escape(note.head)}</dt><dd>{_unbroken(note.text)}</dd></div>" for note in found)
+    return "".join(f"<div><dt>{escape(note.head)}</dt><dd>{_non_breaking(note.text)}</dd></div>" for note in found)
 
 
-def _unbroken(text: str) -> str:
+def _non_breaking(text: str) -> str:
     """The text as HTML, percent signs and deviations kept with their numbers."""
     return escape(text).replace(" %", "&nbsp;%").replace(" ± ", "&nbsp;±&nbsp;")
 
@@ -160,7 +160,9 @@ def _table(sheet: Sheet) -> str:
 def _rows(sheet: Sheet) -> str:
     """The lines; a long table has the methods' families as headings."""
     bodies = []
-    for category, lines in groupby(sheet.lines, key=lambda line: line.category if len(sheet.lines) > FEW else ""):
+    for category, lines in groupby(
+        sheet.lines, key=lambda line: line.category if len(sheet.lines) > MAX_PLAIN_ROWS else ""
+    ):
         head = f'<tr><th scope="rowgroup" colspan="{1 + len(sheet.columns)}">{escape(category)}</th></tr>'
         rows = [
             f'<tr><th scope="row">{escape(line.method)}{"*" * line.unfinished}</th>'

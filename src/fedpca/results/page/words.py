@@ -2,23 +2,23 @@
 
 from collections.abc import Sequence
 
-SHOWN = 16  # names in a sentence; more are counted
+MAX_NAMES = 16  # names in a sentence; the others are counted
 
 
-def counted(number: int, noun: str) -> str:
+def quantity(number: int, noun: str) -> str:
     """1 client, 2 clients."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def listed(names: Sequence[str], most: int = SHOWN) -> str:
+def enumeration(names: Sequence[str], most: int = MAX_NAMES) -> str:
     """Names as a, b and c; of more than `most` the last are counted: a, b and 37 others."""
-    shown = list(names) if len(names) <= most else [*names[: most - 1], counted(len(names) - most + 1, "other")]
+    shown = list(names) if len(names) <= most else [*names[: most - 1], quantity(len(names) - most + 1, "other")]
     return " and ".join(part for part in (", ".join(shown[:-1]), shown[-1] if shown else "nobody") if part)
 
 
 def clients(names: Sequence[str]) -> str:
     """The names as client a, or clients a and b."""
-    return f"{'client' if len(names) == 1 else 'clients'} {listed(names)}" if names else "nobody"
+    return f"{'client' if len(names) == 1 else 'clients'} {enumeration(names)}" if names else "nobody"
 
 
 def plural(names: Sequence[str], one: str, many: str) -> str:

@@ -1,4 +1,4 @@
-"""How each client of a run stands: what it reported last, how it is judged, since when and how clearly."""
+"""What a run says of each client: how it is judged, since when and how clearly, what it weighs, what it truly is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Line = dict[str, Any]  # one round of rounds.jsonl
 
 
 @dataclass(frozen=True)
-class Standing:
+class ClientState:
     """One client after the last round; None is what the run does not record."""
 
     client: str
@@ -24,14 +24,14 @@ class Standing:
     truth: str | None
 
 
-def standings(run: Run) -> list[Standing]:
+def client_states(run: Run) -> list[ClientState]:
     """Every client of a run that has played a round, in the record's order."""
     clients, kinds, last = clients_of(run), truth(run) or {}, run.rounds[-1]
     groups, suspicions, weights = (column(last, name, clients) for name in ("group", "suspicion", "weight"))
     return [
-        Standing(client, group, since, suspicion, weight, kinds.get(client))
+        ClientState(client, group, since, suspicion, weight, kinds.get(client))
         for client, group, since, suspicion, weight in zip(
-            clients, groups, sinces(run), suspicions, weights, strict=True
+            clients, groups, judged_since(run), suspicions, weights, strict=True
         )
     ]
 
@@ -53,7 +53,7 @@ def column(line: Line, name: str, clients: Sequence[str]) -> list[Any]:
     return [known.get(client) for client in clients]
 
 
-def sinces(run: Run) -> list[int | None]:
+def judged_since(run: Run) -> list[int | None]:
     """For each client the first round, without a break until now, in which it was judged as now; None: not judged."""
     clients = clients_of(run)
     columns = [column(line, "group", clients) for line in run.rounds]

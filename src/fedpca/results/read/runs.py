@@ -14,7 +14,7 @@ from fedpca.methods.registry import METHODS
 from fedpca.results.read.families import rank_of
 from fedpca.results.read.metrics import in_tables
 from fedpca.runs.check import read_stored, stored_facts
-from fedpca.runs.folder import SETTINGS, read_about, read_rounds
+from fedpca.runs.folder import ROUNDS, SETTINGS, is_run, read_about, read_rounds
 from fedpca.settings.experiment import Experiment
 from fedpca.settings.toml import flatten
 
@@ -150,13 +150,12 @@ def by_scenario(runs: Sequence[Run]) -> list[list[Run]]:
 
 def find_runs(folders: Iterable[Path]) -> list[Run]:
     """Every run below these folders that has tested at least one round, in the order of their paths."""
-    paths = {found.parent for folder in folders for found in _existing(folder).rglob("rounds.jsonl")}
-    whole = [path for path in sorted(paths) if all((path / name).exists() for name in ("settings.toml", "about.json"))]
-    runs = [run for run in map(read_run, whole) if run.last()]
+    paths = {found.parent for folder in folders for found in _check_folder(folder).rglob(ROUNDS)}
+    runs = [run for run in map(read_run, filter(is_run, sorted(paths))) if run.last()]
     if not runs:
         listed = ", ".join(str(folder) for folder in folders)
         raise RunError(f"no run with a tested round below {listed}; `fedpca run` makes them")
-    return with_differences(_once(runs))
+    return with_differences(_refuse_twins(runs))
 
 
 def with_differences(runs: Sequence[Run]) -> list[Run]:
@@ -169,7 +168,7 @@ def with_differences(runs: Sequence[Run]) -> list[Run]:
     return [replace(run, varied=frozenset(key for method, key in varied if method == run.method)) for run in runs]
 
 
-def _once(runs: list[Run]) -> list[Run]:
+def _refuse_twins(runs: list[Run]) -> list[Run]:
     """The same runs, if none is there twice: it would count as another seed."""
     seen: dict[str, Path] = {}
     for run in runs:
@@ -186,7 +185,7 @@ def read_run(folder: Path) -> Run:
     return Run(folder, read_stored(folder / SETTINGS), {**read_about(folder)}, rounds)
 
 
-def _existing(folder: Path) -> Path:
+def _check_folder(folder: Path) -> Path:
     if not folder.is_dir():
         raise RunError(f"there is no folder {folder}")
     return folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from dataclasses import replace
@@ -10,13 +9,14 @@ from pathlib import Path
 
 from fedpca.errors import RunError
 from fedpca.results.read.runs import Run, read_run
+from fedpca.runs.folder import ROUNDS, parse_rounds
 
 
 class Tail:
-    """One run folder; each look reads only what was appended since the last."""
+    """One run folder; each reading reads only what was appended since the last."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "rounds.jsonl"
+        self.path = folder / ROUNDS
         self.file = -1  # which file was read, since a resumed run puts another in its place
         self.offset = 0  # bytes read, whole lines
 
@@ -29,19 +29,15 @@ class Tail:
                 self.file, self.offset = found.st_ino, 0
             file.seek(self.offset)
             content = file.read()
-        whole = content[: content.rfind(b"\n") + 1]
-        if whole:
-            self.run = replace(self.run, rounds=[*self.run.rounds, *map(self._parsed, whole.splitlines())])
-            self.offset += len(whole)
-        return self.run
-
-    def _parsed(self, line: bytes) -> dict[str, object]:
         try:
-            parsed: dict[str, object] = json.loads(line)
+            lines, size = parse_rounds(content)
         except ValueError as error:
             raise RunError(f"the run folder {self.path.parent} cannot be read: {error}") from None
-        return parsed
+        if lines:
+            self.run = replace(self.run, rounds=[*self.run.rounds, *({**line} for line in lines)])
+            self.offset += size
+        return self.run
 
-    def quiet(self) -> float:
-        """Seconds since something was written."""
+    def idle_seconds(self) -> float:
+        """How long ago something was written."""
         return max(0.0, time.time() - self.path.stat().st_mtime)

@@ -1,7 +1,7 @@
 """Tables of what was measured: for terminals, Markdown, LaTeX, CSV and JSON, with the paper's numbers beside ours."""
 
 from fedpca.results.tables.formats import as_latex, as_markdown, as_rich
-from fedpca.results.tables.paper import with_published
+from fedpca.results.tables.paper import with_paper
 from fedpca.results.tables.plain import as_csv, as_json
 from fedpca.results.tables.rows import Results, tabulate
 from fedpca.results.tables.sheets import for_pages, for_terminal
@@ -16,5 +16,5 @@ __all__ = [
     "for_pages",
     "for_terminal",
     "tabulate",
-    "with_published",
+    "with_paper",
 ]

@@ -38,7 +38,7 @@ class Scores(Settings):
         return {name.replace("acc", accuracy): value for name, value in found.items()}
 
 
-class Printed(Settings):
+class PaperCell(Settings):
     """One setting of one of the paper's tables; without methods its numbers are not at hand."""
 
     dataset: str
@@ -52,7 +52,7 @@ class PaperTable(Settings):
 
     title: str
     study: Study
-    cells: tuple[Printed, ...]
+    cells: tuple[PaperCell, ...]
 
 
 class PaperDataset(Settings):

@@ -12,7 +12,7 @@ from fedpca.results.tables.sheet import Cell, Column, Line, Sheet
 if TYPE_CHECKING:
     from rich.console import Group
 
-WIDE = 120  # columns from which on a terminal shows every number
+WIDE_TERMINAL = 120  # columns from which on a terminal shows every number
 TEX = {
     "w_r(1-w_m)": "$w_r(1-w_m)$",
     "--": "-{}-",
@@ -42,11 +42,11 @@ def as_rich(sheet: Sheet, width: int = 140) -> Group:
     if not sheet.lines:
         return Group(title, *notes)
     table = Table()
-    shown = [i for i, column in enumerate(sheet.columns) if column.narrow or width >= WIDE]
+    shown = [i for i, column in enumerate(sheet.columns) if column.narrow or width >= WIDE_TERMINAL]
     table.add_column("method", min_width=14, overflow="fold")
     for column in (sheet.columns[i] for i in shown):
         words = column.digits is None
-        breaks = not words and (column.group or width < WIDE)
+        breaks = not words and (column.group or width < WIDE_TERMINAL)
         head = f"{column.group} {column.head}".strip().replace(" ", "\n" if breaks else " ")
         table.add_column(head, justify="left" if words else "right", no_wrap=not words)
     for category, lines in groupby(sheet.lines, key=lambda line: line.category):
@@ -65,21 +65,21 @@ def as_markdown(sheets: Sequence[Sheet]) -> str:
 
 
 def _markdown(sheet: Sheet) -> Iterator[str]:
-    yield f"### {_plain(sheet.title)}\n"
+    yield f"### {_escape(sheet.title)}\n"
     if sheet.lines:
-        yield _piped(["", "method", *(_plain(f"{c.group}\n{c.head}".strip()) for c in sheet.columns)])
-        yield _piped(["---", "---", *("---" if column.digits is None else "---:" for column in sheet.columns)])
+        yield _pipes(["", "method", *(_escape(f"{c.group}\n{c.head}".strip()) for c in sheet.columns)])
+        yield _pipes(["---", "---", *("---" if column.digits is None else "---:" for column in sheet.columns)])
         for line, category in _with_headings(sheet.lines):
-            cells = _cells(line, sheet.columns, _plain, "**", "**")
-            yield _piped([category, _code(line.method) + r" \*" * line.unfinished, *cells])
+            cells = _cells(line, sheet.columns, _escape, "**", "**")
+            yield _pipes([category, _code(line.method) + r" \*" * line.unfinished, *cells])
         yield ""
-    yield _plain(" ".join(sheet.notes)) + "\n"
+    yield _escape(" ".join(sheet.notes)) + "\n"
 
 
 def as_latex(sheets: Sequence[Sheet]) -> str:
     """All tables as LaTeX to be \\input, best numbers in bold; wider than the text they shrink to its width."""
     return TEX_HEAD + "\n".join(
-        block for sheet in sheets for block in (_latex(sheet) if sheet.lines else _prose(sheet))
+        block for sheet in sheets for block in (_latex(sheet) if sheet.lines else _paragraph(sheet))
     )
 
 
@@ -102,7 +102,7 @@ def _latex(sheet: Sheet) -> Iterator[str]:
     yield "\\end{table}\n"
 
 
-def _prose(sheet: Sheet) -> Iterator[str]:
+def _paragraph(sheet: Sheet) -> Iterator[str]:
     yield f"\\noindent\\textbf{{{_tex(sheet.title)}.}} {_tex(' '.join(sheet.notes))}\\par\n"
 
 
@@ -142,17 +142,17 @@ def _text(cell: Cell | str | None, column: Column) -> str:
     return mean if cell.std is None else f"{mean} ± {cell.std:.{column.digits}f}"
 
 
-def _piped(cells: Sequence[str]) -> str:
+def _pipes(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Text of which Markdown makes nothing else; a new line only inside a table's cell."""
     return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", text).replace("\n", "<br>")
 
 
 def _code(text: str) -> str:
-    """Text in backticks, of which there are more than inside it."""
+    """Text in backticks, more of them than stand inside it."""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     space = " " if "`" in text else ""
     return f"{fence}{space}{text}{space}{fence}".replace("|", "\\|")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import isclose, isnan
 
 from fedpca.errors import SettingsError, nearest
-from fedpca.results.tables.facts import Facts, PaperDataset, Printed, Study, read_facts, study_of
+from fedpca.results.tables.facts import Facts, PaperCell, PaperDataset, Study, read_facts, study_of
 from fedpca.results.tables.rows import Results, Row, score_of
 from fedpca.runs.scores import Spread
 
@@ -34,7 +34,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Published:
+class PaperNumbers:
     """What the paper has for one of our tables."""
 
     setting: str | None  # of the paper; None: there is none to compare with, and the remarks say why
@@ -43,7 +43,7 @@ class Published:
     remarks: tuple[str, ...] = ()
 
 
-def with_published(tables: Sequence[Results], dataset: str | None = None) -> list[Results]:
+def with_paper(tables: Sequence[Results], dataset: str | None = None) -> list[Results]:
     """The tables with the paper's numbers: of their own dataset, or of the one that is named."""
     facts = read_facts()
     key = None if dataset is None else _asked(dataset, facts)
@@ -68,7 +68,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[\W_]", "", name.lower())
 
 
-def _published(results: Results, asked: str | None, facts: Facts) -> Published:
+def _published(results: Results, asked: str | None, facts: Facts) -> PaperNumbers:
     """What the paper has for one table; if nothing can be compared, why not."""
     key = asked or _dataset(results.dataset, facts)
     if key is None:
@@ -89,11 +89,11 @@ def _published(results: Results, asked: str | None, facts: Facts) -> Published:
     pairs = _pairs(results.rows, printed)
     remarks = [f"The paper's setting is another: {listed}."] if listed else []
     remarks += _gaps(results.rows, printed, dataset, facts)
-    return Published(setting, pairs, _orders(results.rows, pairs, dataset.scores()), tuple(remarks))
+    return PaperNumbers(setting, pairs, _orders(results.rows, pairs, dataset.scores()), tuple(remarks))
 
 
-def _nothing(reason: str) -> Published:
-    return Published(None, remarks=(reason,))
+def _nothing(reason: str) -> PaperNumbers:
+    return PaperNumbers(None, remarks=(reason,))
 
 
 def _differences(results: Results, dataset: PaperDataset) -> dict[str, str]:
@@ -115,7 +115,7 @@ def _differences(results: Results, dataset: PaperDataset) -> dict[str, str]:
     return differs
 
 
-def _cells(results: Results, dataset: str, study: Study | None, facts: Facts) -> list[Printed]:
+def _cells(results: Results, dataset: str, study: Study | None, facts: Facts) -> list[PaperCell]:
     """What all of the paper's tables have for one setting."""
     noise = results.settings.noise
     return [
@@ -138,7 +138,7 @@ def _settings_of(dataset: str, facts: Facts) -> str:
     return "It has (ρ, η): " + "; ".join(f"{study} {', '.join(own)}" for study, own in pairs.items()) + "."
 
 
-def _printed(cells: Sequence[Printed], accuracy: str) -> dict[str, dict[str, float]]:
+def _printed(cells: Sequence[PaperCell], accuracy: str) -> dict[str, dict[str, float]]:
     """The paper's numbers by method and score; its ACC is filed under the metric that it is."""
     printed: dict[str, dict[str, float]] = {}
     for cell in cells:

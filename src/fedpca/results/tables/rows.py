@@ -16,7 +16,7 @@ from fedpca.runs.scores import Headline, Spread, fairness_robustness, headline, 
 from fedpca.settings.experiment import Experiment
 
 if TYPE_CHECKING:
-    from fedpca.results.tables.paper import Published
+    from fedpca.results.tables.paper import PaperNumbers
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Results:
     clients: int
     rare: int | None  # None where the truth is not known
     mislabeled: tuple[str, ...] | None
-    published: Published | None = None  # what the paper has, if asked for
+    published: PaperNumbers | None = None  # what the paper has, if asked for
 
     @property
     def accuracy(self) -> str:

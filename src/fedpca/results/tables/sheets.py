@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from fedpca.results.read.metrics import shown_metrics
-from fedpca.results.tables.paper import ABSENT, Order, Published
+from fedpca.results.tables.paper import ABSENT, Order, PaperNumbers
 from fedpca.results.tables.rows import WEIGHT, Results, Row, names_of, place, score_of
 from fedpca.results.tables.sheet import Cell, Column, Line, Sheet, mark_best
 from fedpca.runs.scores import Spread
@@ -104,7 +104,7 @@ def judged_mislabeled(results: Results, alone: bool = True) -> Sheet:
     return Sheet(title, columns, tuple(lines), (*([WRONG] if known else []), *_stars(lines)))
 
 
-def beside(results: Results, published: Published) -> Sheet:
+def beside(results: Results, published: PaperNumbers) -> Sheet:
     """The paper's numbers beside ours, and whether the methods come in the same order."""
     names = [order.score for order in published.orders]
     wide = {*names_of(shown_metrics(results.accuracy)[1:]), *(name for name in names if name.startswith("std_"))}

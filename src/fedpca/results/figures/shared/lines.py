@@ -33,7 +33,7 @@ def draw_rows(
             axes.set_ylabel(column)
         row[0].set_title(title, loc="left", fontweight="bold")
         handles, labels = row[0].get_legend_handles_labels()
-        names = [style.wrapped(label) for label in labels]
+        names = [style.wrap_label(label) for label in labels]
         row[-1].legend(handles, names, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.6)
     for axes in grid[-1]:
         axes.set_xlabel(across)

@@ -104,7 +104,7 @@ def not_from_zero(metric: str) -> str:
     return f"{metric[0].upper()}{metric[1:]} axes do not start at 0."
 
 
-def wrapped(label: str, width: int = 26) -> str:
+def wrap_label(label: str, width: int = 26) -> str:
     """A method's name, with its settings on lines of their own where both are too long for one."""
     name, bracket, settings = label.partition(" (")
     return label if len(label) <= width or not bracket else "\n".join((name, fill(f"({settings}", width)))
@@ -112,14 +112,14 @@ def wrapped(label: str, width: int = 26) -> str:
 
 def limit_accuracy(grid: Sequence[Sequence[Axes]], values: Sequence[Sequence[float]]) -> bool:
     """Gives each column of panels the same limits around its values in percent; whether zero is left out."""
-    limits = [padded(own) for own in values]
+    limits = [pad_limits(own) for own in values]
     for row in grid:
         for axes, (low, high) in zip(row, limits, strict=True):
             axes.set_ylim(low, high)
     return any(low > 0 for low, _ in limits)
 
 
-def padded(values: Sequence[float], share: float = 0.05, least: float = 5.0) -> tuple[float, float]:
+def pad_limits(values: Sequence[float], share: float = 0.05, least: float = 5.0) -> tuple[float, float]:
     """Limits in percent around all values, with a margin on both sides and so many points apart at the least.
 
     The least keeps small differences small to the eye.

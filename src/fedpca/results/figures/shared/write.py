@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class FigureResult:
     """What became of one figure of one scenario: its files, or why there are none."""
 
     name: str  # of the files, without their ending
@@ -35,7 +35,7 @@ class Drawn:
         return f"{self.name}: not drawn, {self.reason}"
 
 
-def write_figures(runs: Sequence[Run], folder: Path, round: int | None = None) -> list[Drawn]:
+def write_figures(runs: Sequence[Run], folder: Path, round: int | None = None) -> list[FigureResult]:
     """Writes every figure of every scenario as PNG and PDF; `round` is for those of one round, by default the last."""
     if not _has_matplotlib():
         raise UserError("figures need matplotlib, which is not installed: pip install 'fedpca[results]'")
@@ -80,12 +80,12 @@ def render(figure: Figure, form: str) -> bytes:
     return content.getvalue()
 
 
-def _write(kind: FigureKind, runs: Sequence[Run], stem: Path, round: int | None) -> Drawn:
+def _write(kind: FigureKind, runs: Sequence[Run], stem: Path, round: int | None) -> FigureResult:
     figure = kind.draw(runs, round=round) if kind.of_round else kind.draw(runs)
     if figure is None:
         within = "" if round is None or not kind.of_round else f"in round {round}, "
-        return Drawn(stem.name, title(runs), reason=within + kind.lacking)
+        return FigureResult(stem.name, title(runs), reason=within + kind.lacking)
     files = tuple(stem.with_name(f"{stem.name}.{form}") for form in ("png", "pdf"))
     for path in files:
         write_whole(path, render(figure, path.suffix[1:]))
-    return Drawn(stem.name, title(runs), files)
+    return FigureResult(stem.name, title(runs), files)
