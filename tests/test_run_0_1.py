@@ -58,5 +58,5 @@ def test_the_page_and_the_tables_show_them(tmp_path: Path):
 
 def test_every_key_that_was_renamed_is_in_them():
     text = "".join(path.read_text() for path in sorted(RUNS.rglob("settings.toml")))
-    old = ("least", "min_confidence", "least_samples", "least_distance", "gate", "screened", "averaged", "corrected")
+    old = ("least", "least_confidence", "least_samples", "least_distance", "gate", "screened", "averaged", "corrected")
     assert [key for key in (*old, "centred", "clean", "report_augmented") if f"\n{key} = " not in text] == []

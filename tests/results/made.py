@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedpca.runs.check import check_experiment
+from fedpca.runs.check import check_experiment, one_run
 from fedpca.settings.toml import write_table
 
 CLIENTS = ("a", "b", "c", "d")
@@ -62,7 +62,7 @@ def write_run(
     if of_method is not None:
         settings["method"] = {method: of_method}
     folder.mkdir(parents=True)
-    (folder / "settings.toml").write_text(write_table(check_experiment(settings, "made").cell(method, seed)))
+    (folder / "settings.toml").write_text(write_table(one_run(check_experiment(settings, "made"), method, seed)))
     about = {
         "dataset": "digits",
         "clients": {"id": list(clients), "size": [10] * len(clients)},

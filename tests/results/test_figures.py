@@ -26,7 +26,7 @@ from fedpca.results.figures.tradeoff import draw_tradeoff
 from fedpca.results.figures.warmup import FIGURE as WARMUP
 from fedpca.results.figures.weights import draw_weights
 from fedpca.results.read.runs import Run, find_runs
-from fedpca.runs.check import check_experiment
+from fedpca.runs.check import check_experiment, one_run
 from fedpca.settings import registry
 from fedpca.settings.toml import write_table
 
@@ -84,7 +84,7 @@ def make(
         }
         for number in range(1, played + 1)
     ]
-    return Run(folder, check_experiment(table, "made").cell(method, seed), about, rounds)
+    return Run(folder, one_run(check_experiment(table, "made"), method, seed), about, rounds)
 
 
 def unknown() -> dict:
@@ -138,7 +138,10 @@ def test_the_ellipses_are_those_of_the_groups_in_the_units_of_the_plane():
 
 
 def test_the_mixture_is_that_of_the_methods_own_settings():
-    full, round_ones = make("fedpca-d"), make("fedpca-d", mixture={"covariance": "spherical", "scale": "none"})
+    full, round_ones = (
+        make("fedpca-d"),
+        make("fedpca-d", identify={"mixture": {"covariance": "spherical", "scale": "none"}}),
+    )
     assert all(abs(part.covariance[0, 1]) > 1e-6 for part in snapshot(full).components if part.group == "common")
     for part in snapshot(round_ones).components:
         assert part.covariance == pytest.approx(part.covariance[0, 0] * np.eye(2))

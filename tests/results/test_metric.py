@@ -32,8 +32,14 @@ def runs_with(folder: Path, accuracy: str) -> list[Run]:
     groups = {group: {name: values[group] for name, values in SCORES.items()} for group in ("common", "rare")}
     for method in ("fedavg", "fedpca-d"):
         line = a_line(1, groups=None if method == "fedavg" else ("common", "common", "rare", "mislabeled"))
-        write_run(folder / method, [line | {"groups": groups}], method=method, evaluation={"accuracy": accuracy})
+        choose(accuracy, write_run(folder / method, [line | {"groups": groups}], method=method))
     return find_runs([folder])
+
+
+def choose(accuracy: str, run: Path) -> None:
+    """Changes a run folder's settings, since those of a run with an unknown metric could not be made."""
+    settings = run / "settings.toml"
+    settings.write_text(settings.read_text().replace('accuracy = "acc"', f'accuracy = "{accuracy}"'))
 
 
 CHOSEN = [("acc", "accuracy", "ACC"), ("bacc", "balanced accuracy", "balanced ACC"), (OUTSIDE, "macro_f1", "macro_f1")]
@@ -103,8 +109,8 @@ def test_in_figures_of_settings(tmp_path: Path, chosen: tuple[str, str, str]):
     metric, words, _ = chosen
     groups = {group: {name: values[group] for name, values in SCORES.items()} for group in ("common", "rare")}
     for q in (1.0, 2.0):
-        lines, options = [a_line(1, groups=None) | {"groups": groups}], {"evaluation": {"accuracy": metric}}
-        write_run(tmp_path / str(q), lines, method="qfedavg", of_method={"q": q}, **options)
+        line = a_line(1, groups=None) | {"groups": groups}
+        choose(metric, write_run(tmp_path / str(q), [line], method="qfedavg", of_method={"q": q}))
     worst = Q.draw(find_runs([tmp_path])).axes[0]
     assert worst.get_ylabel() == f"worst {words} (%)"
     assert worst.lines[0].get_ydata() == pytest.approx([percent(metric, "rare")] * 2)

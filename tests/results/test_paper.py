@@ -163,7 +163,7 @@ def test_settings_that_the_paper_does_not_have(tmp_path: Path):
     [
         ({}, "iid"),
         ({"data": {"clients": 4, "split": "dirichlet"}}, "non-iid label"),
-        ({"rare": {"share": 0.1, "clean": 0.4}}, "non-iid input"),
+        ({"rare": {"share": 0.1, "clean_share": 0.4}}, "non-iid input"),
         ({"noise": {**NOISE, "where": "anywhere"}}, "uniform noise"),
         ({"noise": {**NOISE, "kind": "pair"}}, None),
         ({"data": {"split": "sizes", "sizes": [3, 4]}}, None),

@@ -9,7 +9,7 @@ from fedpca.errors import RunError
 from fedpca.results.read.runs import find_runs
 from fedpca.results.tables.plain import as_csv, as_json
 from fedpca.results.tables.rows import Results, tabulate
-from fedpca.runs.check import check_experiment
+from fedpca.runs.check import check_experiment, one_run
 from fedpca.settings.toml import write_table
 
 ABOUT = {"dataset": "digits", "clients": {"id": ["0", "1", "10"]}, "rare": ["10"], "mislabeled": ["1"]}
@@ -41,7 +41,7 @@ def write_run(
     """A run folder whose rounds have these accuracies of the common and, if given, the rare group."""
     given = {"name": "made", "rounds": rounds, "methods": [method], "seeds": [seed], "method": settings or {}, **tables}
     folder.mkdir(parents=True)
-    (folder / "settings.toml").write_text(write_table(check_experiment(given, "made").cell(method, seed)))
+    (folder / "settings.toml").write_text(write_table(one_run(check_experiment(given, "made"), method, seed)))
     (folder / "about.json").write_text(json.dumps(about))
     scores = [dict(zip(("common", "rare"), pair, strict=False)) for pair in values]
     lines = [line(i + 1, each, shares, groups) for i, each in enumerate(scores)]
@@ -134,7 +134,8 @@ def test_rows_stand_by_category_then_as_in_the_catalogue(tmp_path: Path):
 
 
 def test_a_method_from_outside_has_a_category_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "own_method.py").write_text("def mine(experiment):\n    '''Mine.'''\n")
+    source = "from fedpca import method\n\n\n@method()\ndef mine(plan, settings):\n    '''Mine.'''\n"
+    (tmp_path / "own_method.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     write_run(tmp_path / "a", method="own_method:mine")
     (row,) = tables_of(tmp_path)[0].rows

@@ -16,6 +16,7 @@ from fedpca.results.read.metrics import in_tables
 from fedpca.runs.check import read_stored, stored_facts
 from fedpca.runs.folder import ROUNDS, SETTINGS, is_run, read_about, read_rounds
 from fedpca.settings.experiment import Experiment
+from fedpca.settings.names import DROP
 from fedpca.settings.toml import flatten
 
 
@@ -58,12 +59,12 @@ class Run:
     @property
     def identify(self) -> IdentifySettings | None:
         """How the method compares suspicions with a threshold; None if it judges in another way, or nobody."""
-        rules = [table["identify"] for table in self.settings.method.values() if "identify" in table]
-        others = any(part in METHODS.own and METHODS.own[part].judges for part in self._without_rule())
+        own = {
+            name: table for name, table in self.settings.method.items() if name in METHODS.own or name.endswith(DROP)
+        }
+        rules = [table["identify"] for table in own.values() if "identify" in table]
+        others = [name for name, table in own.items() if "identify" not in table and METHODS.own[name].judges]
         return IdentifySettings.model_validate(rules[0]) if len(rules) == 1 and not others else None
-
-    def _without_rule(self) -> list[str]:
-        return [name for name, table in self.settings.method.items() if "identify" not in table]
 
     def scenario(self) -> str:
         """What must be equal for two runs to stand in one table: all but method, seed, device and saved features."""
@@ -159,13 +160,15 @@ def find_runs(folders: Iterable[Path]) -> list[Run]:
 
 
 def with_differences(runs: Sequence[Run]) -> list[Run]:
-    """The same runs, each knowing which settings of its method are not the same in all of them."""
-    values: dict[tuple[str, str], set[str]] = {}
+    """The same runs, each knowing which settings of its method are not the same, or not given, in all of them."""
+    given: dict[str, list[dict[str, object]]] = {}
     for run in runs:
-        for key, value in run.given().items():
-            values.setdefault((run.method, key), set()).add(repr(value))
-    varied = {place for place, found in values.items() if len(found) > 1}
-    return [replace(run, varied=frozenset(key for method, key in varied if method == run.method)) for run in runs]
+        given.setdefault(run.method, []).append(run.given())
+    varied = {
+        method: frozenset(key for own in tables for key in own if len({repr(table.get(key)) for table in tables}) > 1)
+        for method, tables in given.items()
+    }
+    return [replace(run, varied=varied[run.method]) for run in runs]
 
 
 def _refuse_twins(runs: list[Run]) -> list[Run]:
