@@ -16,7 +16,9 @@ from fedpca.runs import folder as record
 from fedpca.runs.cell import Cell, Watch, cells
 from fedpca.runs.check import check_experiment, one_run
 from fedpca.runs.run import prepare, run_cell
-from fedpca.runs.trackers import Tracker, choose, scalars_of, settings_of, tracking
+from fedpca.runs.trackers import choose
+from fedpca.runs.trackers.base import Tracker, scalars_of, settings_of
+from fedpca.runs.trackers.logs import tracking
 
 LINE = {
     "round": 1,

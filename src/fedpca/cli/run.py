@@ -15,7 +15,7 @@ from fedpca.cli.results import show
 if TYPE_CHECKING:
     from fedpca.runs.cell import Cell
     from fedpca.runs.folder import RoundLine
-    from fedpca.runs.trackers import Tracker
+    from fedpca.runs.trackers.base import Tracker
     from fedpca.settings.experiment import Experiment
 
 
@@ -60,7 +60,7 @@ def _play(
 ) -> None:
     """Plays the runs, shown by a bar and logged by the trackers."""
     from fedpca.runs.jobs import play_all, schedule
-    from fedpca.runs.trackers import tracking
+    from fedpca.runs.trackers.logs import tracking
 
     with counting_bar("reading images") as progress:
         scheduled = schedule(todo, jobs, workers, data_dir, progress)

@@ -23,17 +23,14 @@ class Cell:
 
     @property
     def method(self) -> str:
-        """The method's name."""
         return self.settings.methods[0]
 
     @property
     def seed(self) -> int:
-        """The seed of model and training."""
         return self.settings.seeds[0]
 
     @property
-    def name(self) -> str:
-        """What distinguishes it from the experiment's other runs, in words."""
+    def name(self) -> str:  # what distinguishes it from the experiment's other runs
         return f"{self.setting}: " * bool(self.setting) + f"{self.method} seed {self.seed}"
 
 
@@ -62,6 +59,12 @@ def cells_of_all(settings: Mapping[str, Experiment], out: Path) -> list[Cell]:
 def is_done(cell: Cell) -> bool:
     """Whether the run came to its end."""
     return is_finished(cell.folder)
+
+
+def is_tested(settings: Experiment, round: int) -> bool:
+    """Whether the model after a round is to be tested."""
+    evaluation = settings.evaluation
+    return round > 0 and (round % evaluation.every == 0 or round > settings.rounds - evaluation.last_rounds)
 
 
 def check_folder(cell: Cell, resume: bool) -> None:

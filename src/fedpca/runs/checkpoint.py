@@ -1,4 +1,4 @@
-"""The checkpoint of a run, which holds all that it needs to go on, and its final weights."""
+"""The checkpoint of a run, which holds all that it needs to go on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from fedpca.atomic import write_whole
 from fedpca.core import ClientId, Params, Server, Verdict
 from fedpca.errors import RunError
-from fedpca.runs.folder import CHECKPOINT, FINAL, RoundLine
+from fedpca.runs.folder import CHECKPOINT, RoundLine
 
 Memory = dict[ClientId, dict[str, Tensor]]
 VECTORS = ("weights", "buffers", "counters")
@@ -81,6 +81,6 @@ def _verdict(fields: dict[str, Any]) -> Verdict:
     return Verdict(**{**fields, "sides": sides})
 
 
-def save_final(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Writes the final weights under the model's own names."""
-    write_whole(folder / FINAL, save(dict(tensors)))
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Writes a safetensors file in one step."""
+    write_whole(path, save(dict(tensors)))

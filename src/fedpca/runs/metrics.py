@@ -33,29 +33,24 @@ class Predictions:
             raise ValueError(f"a test group needs at least two classes, got only class {only}")
 
     @cached_property
-    def counts(self) -> NDArray[np.int64]:
-        """Samples of each class, those that do not occur included."""
+    def counts(self) -> Labels:  # of each class, those that do not occur included
         return np.bincount(self.labels, minlength=self.probs.shape[1])
 
     @cached_property
-    def occurring(self) -> NDArray[np.int64]:
-        """The classes that have a sample."""
+    def occurring(self) -> Labels:  # classes that have a sample
         return np.flatnonzero(self.counts)
 
     @cached_property
-    def hits(self) -> NDArray[np.bool_]:
-        """Whether the largest probability is that of the label, for each sample."""
+    def hits(self) -> NDArray[np.bool_]:  # whether the largest probability is the label's, for each sample
         return np.asarray(self.probs.argmax(axis=1) == self.labels)
 
     @cached_property
-    def recalls(self) -> Floats:
-        """The share of hits in each class that occurs."""
-        found = np.bincount(self.labels[self.hits], minlength=len(self.counts))[self.occurring]
-        return found / self.counts[self.occurring]
+    def recalls(self) -> Floats:  # the share of hits in each class that occurs
+        found = np.bincount(self.labels[self.hits], minlength=len(self.counts))
+        return found[self.occurring] / self.counts[self.occurring]
 
     @cached_property
-    def pairs(self) -> Floats:
-        """`pairwise_auc` of the classes that occur."""
+    def pairs(self) -> Floats:  # the AUC of each class that occurs against each other one
         return pairwise_auc(self.probs, self.labels)[np.ix_(self.occurring, self.occurring)]
 
 
@@ -102,38 +97,29 @@ def _one_versus_one(predictions: Predictions) -> float:
     return float(predictions.pairs[~np.eye(len(predictions.pairs), dtype=bool)].mean())
 
 
-METRICS = Registry(
-    "metric",
-    Metric,
-    {
-        metric.name: metric
-        for metric in (
-            Metric("acc", "ACC", "accuracy", lambda seen: float(seen.hits.mean()), is_accuracy=True),
-            Metric(
-                "bacc", "balanced ACC", "balanced accuracy", lambda seen: float(seen.recalls.mean()), is_accuracy=True
-            ),
-            Metric("auc", "AUC", "AUC", _one_versus_rest),
-            Metric("auc_ovo", "AUC, one versus one", "one-versus-one AUC", _one_versus_one, in_tables=False),
-        )
-    },
-    group="fedpca.metrics",
+_OWN = (
+    Metric("acc", "ACC", "accuracy", lambda seen: float(seen.hits.mean()), is_accuracy=True),
+    Metric("bacc", "balanced ACC", "balanced accuracy", lambda seen: float(seen.recalls.mean()), is_accuracy=True),
+    Metric("auc", "AUC", "AUC", _one_versus_rest),
+    Metric("auc_ovo", "AUC, one versus one", "one-versus-one AUC", _one_versus_one, in_tables=False),
 )
+METRICS = Registry("metric", Metric, {metric.name: metric for metric in _OWN}, group="fedpca.metrics")
 
 
-def recorded_metrics(accuracy: str) -> dict[str, Metric]:
-    """What a round's line holds of each test group: every metric that has a name here, and the chosen accuracy."""
-    return {name: METRICS[name] for name in dict.fromkeys((*METRICS, accuracy))}
+def recorded_metrics(accuracy: str) -> tuple[str, ...]:
+    """What a round's line holds of each test group: every metric that has a name, and the chosen accuracy."""
+    return tuple(dict.fromkeys((*METRICS, accuracy)))
 
 
-def shown_metrics(accuracy: str) -> dict[str, Metric]:
-    """What is shown to people: the chosen accuracy, then the metrics of the tables that are no accuracy."""
-    others = (name for name in METRICS if METRICS[name].in_tables and not METRICS[name].is_accuracy)
-    return {name: METRICS[name] for name in dict.fromkeys((accuracy, *others))}
+def shown_metrics(accuracy: str) -> tuple[str, ...]:
+    """What people see: the metric chosen as accuracy, then the package's others that are no accuracy."""
+    others = (metric.name for metric in _OWN if metric.in_tables and not metric.is_accuracy)
+    return tuple(dict.fromkeys((accuracy, *others)))
 
 
 def measure(predictions: Predictions, accuracy: str) -> dict[str, float]:
     """Every recorded metric of these predictions."""
-    return {name: metric.of(predictions) for name, metric in recorded_metrics(accuracy).items()}
+    return {name: METRICS[name].of(predictions) for name in recorded_metrics(accuracy)}
 
 
 def check_metric(name: str) -> None:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedpca.atomic import write_whole
 from fedpca.core import Server
 from fedpca.data.datasets import Dataset, load
 from fedpca.data.federation import Federation, federate
@@ -17,11 +16,11 @@ from fedpca.models.build import build
 from fedpca.models.device import require_device
 from fedpca.models.flat import layout_of, params_of
 from fedpca.models.pretrained import weights_of
-from fedpca.runs.cell import Cell, Watch, is_done
+from fedpca.runs.cell import Cell, Watch, is_done, is_tested
 from fedpca.runs.check import facts_of, method_of
 from fedpca.runs.evaluate import evaluate, identification, weight_shares
-from fedpca.runs.features import as_file, features_of
-from fedpca.runs.folder import FEATURES, About, RoundLine, locked_run
+from fedpca.runs.features import features_of
+from fedpca.runs.folder import About, RoundLine, locked_run
 from fedpca.runs.writer import RunWriter, client_columns, versions
 from fedpca.settings.experiment import Experiment
 from fedpca.simulate.backbone import with_features
@@ -73,10 +72,9 @@ def run_cell(cell: Cell, dataset: Dataset, federation: Federation, workers: int,
                 writer.save(server, clients.memory)
             watch(cell, line)
             before = time.perf_counter()
-        if per_client := cell.settings.evaluation.features:
-            seen = features_of(pool, server.params, federation.shards, per_client, cell.seed)
-            write_whole(cell.folder / FEATURES, as_file(seen))
-        writer.finish(layout_of(pool.nets[0].module).named(server.params))
+        per_client = cell.settings.evaluation.features
+        features = features_of(pool, server.params, federation.shards, per_client, cell.seed) if per_client else None
+        writer.finish(layout_of(pool.nets[0].module).named(server.params), features)
 
 
 @contextmanager
@@ -126,11 +124,10 @@ def about(cell: Cell, dataset: Dataset, federation: Federation) -> About:
 
 def _line(cell: Cell, server: Server, federation: Federation, pool: Workers) -> RoundLine:
     """One round as it is recorded, but for the time it took."""
-    settings = cell.settings.evaluation
-    due = server.round % settings.every == 0 or server.round > cell.settings.rounds - settings.last_rounds
+    accuracy, due = cell.settings.evaluation.accuracy, is_tested(cell.settings, server.round)
     return {
         "round": server.round,
-        "groups": evaluate(pool, server.params, federation.tests, settings.accuracy) if due else None,
+        "groups": evaluate(pool, server.params, federation.tests, accuracy) if due else None,
         "clients": client_columns(server, list(federation.shards)),
         "identification": identification(server.diagnosis, federation.truth),
         "weights": weight_shares(server.weights, federation.truth),

@@ -49,9 +49,7 @@ def summarize(settings: Experiment, lines: Sequence[RoundLine]) -> Summary:
     """A finished run's figures over its last rounds, of the test groups that were tested in all of them."""
     tested = [groups for line in lines[-settings.evaluation.last_rounds :] if (groups := line["groups"])]
     always = [group for group in (tested[0] if tested else ()) if all(group in groups for groups in tested)]
-    metrics = dict.fromkeys(
-        (*shown_metrics(EvaluationSettings().accuracy), *shown_metrics(settings.evaluation.accuracy))
-    )  # what is shown by default, then the chosen accuracy if it is another
+    metrics = dict.fromkeys((*shown_metrics(EvaluationSettings().accuracy), settings.evaluation.accuracy))
     shares = [line["weights"] for line in lines if line["weights"]]
     return {
         "method": settings.methods[0],

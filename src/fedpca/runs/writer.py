@@ -13,22 +13,11 @@ from typing import TypeVar
 from torch import Tensor
 
 from fedpca.atomic import write_json, write_whole
-from fedpca.core import ClientId, Server
+from fedpca.core import NOBODY, ClientId, Server
+from fedpca.runs import folder
 from fedpca.runs.cell import Cell
-from fedpca.runs.checkpoint import Checkpoint, Memory, load_checkpoint, save_checkpoint, save_final
-from fedpca.runs.folder import (
-    ABOUT,
-    CHECKPOINT,
-    ROUNDS,
-    SETTINGS,
-    SUMMARY,
-    About,
-    ClientColumns,
-    RoundLine,
-    append_round,
-    keep_rounds,
-    read_rounds,
-)
+from fedpca.runs.checkpoint import Checkpoint, Memory, load_checkpoint, save_checkpoint, save_tensors
+from fedpca.runs.folder import About, ClientColumns, RoundLine
 from fedpca.runs.scores import summarize
 from fedpca.settings.toml import write_table
 
@@ -49,24 +38,22 @@ class RunWriter:
 
     def begin(self, about: About) -> None:
         """Writes a new run's first files."""
-        folder = self.cell.folder
-        write_json(folder / ABOUT, {**about})
-        write_whole(folder / ROUNDS, "")
-        write_whole(folder / SETTINGS, write_table(self.cell.settings))
+        write_json(self.cell.folder / folder.ABOUT, {**about})
+        write_whole(self.cell.folder / folder.ROUNDS, "")
+        write_whole(self.cell.folder / folder.SETTINGS, write_table(self.cell.settings))
 
     def resume(self) -> Checkpoint | None:
         """Where the run stands, if it has a checkpoint, with the record cut back to it."""
-        folder = self.cell.folder
-        if not (folder / CHECKPOINT).exists():
+        if not (self.cell.folder / folder.CHECKPOINT).exists():
             return None
-        checkpoint = load_checkpoint(folder)
+        checkpoint = load_checkpoint(self.cell.folder)
         self.untested = checkpoint.untested
-        keep_rounds(folder, checkpoint.server.round - bool(self.untested))
+        folder.keep_rounds(self.cell.folder, checkpoint.server.round - bool(self.untested))
         return checkpoint
 
     def add(self, line: RoundLine) -> None:
         """Adds a round whose model has been tested, or is not to be."""
-        append_round(self.cell.folder, line)
+        folder.append_round(self.cell.folder, line)
 
     def add_untested(self, line: RoundLine) -> None:
         """Keeps a round until its model's test is known; the next checkpoint has it."""
@@ -82,23 +69,25 @@ class RunWriter:
         """Writes the checkpoint."""
         save_checkpoint(self.cell.folder, server, memory, self.untested)
 
-    def finish(self, final: Mapping[str, Tensor]) -> None:
+    def finish(self, final: Mapping[str, Tensor], features: Mapping[str, Tensor] | None = None) -> None:
         """Writes the final weights and the summary, which marks a finished run; the checkpoint goes."""
-        folder = self.cell.folder
-        save_final(folder, final)
-        write_json(folder / SUMMARY, summarize(self.cell.settings, read_rounds(folder)))
-        shutil.rmtree((folder / CHECKPOINT).parent, ignore_errors=True)
+        save_tensors(self.cell.folder / folder.FINAL, final)
+        if features:
+            save_tensors(self.cell.folder / folder.FEATURES, features)
+        summary = summarize(self.cell.settings, folder.read_rounds(self.cell.folder))
+        write_json(self.cell.folder / folder.SUMMARY, summary)
+        shutil.rmtree((self.cell.folder / folder.CHECKPOINT).parent, ignore_errors=True)
 
 
 def client_columns(server: Server, ids: Sequence[ClientId]) -> ClientColumns:
     """What the server knows of each client."""
-    verdicts = [server.diagnosis.get(client) for client in ids]
+    verdicts = [server.diagnosis.get(client, NOBODY) for client in ids]
     return {
         "id": list(ids),
-        "loss": _known([_number(verdict.report.get("loss")) if verdict else None for verdict in verdicts]),
-        "dispersion": _known([_number(verdict.report.get("dispersion")) if verdict else None for verdict in verdicts]),
-        "group": _known([verdict.group if verdict else None for verdict in verdicts]),
-        "suspicion": _known([_number(verdict.suspicion) if verdict else None for verdict in verdicts]),
+        "loss": _known([_number(verdict.report.get("loss")) for verdict in verdicts]),
+        "dispersion": _known([_number(verdict.report.get("dispersion")) for verdict in verdicts]),
+        "group": _known([verdict.group for verdict in verdicts]),
+        "suspicion": _known([_number(verdict.suspicion) for verdict in verdicts]),
         "weight": _known([server.weights.get(client, 0.0) if server.weights else None for client in ids]),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,7 +17,7 @@ from fedpca.loop import play
 from fedpca.models.build import build
 from fedpca.models.flat import Layout, layout_of, params_of
 from fedpca.models.pretrained import weights_of
-from fedpca.runs.cell import Cell, cells, check_folder, is_done
+from fedpca.runs.cell import Cell, cells, check_folder, is_done, is_tested
 from fedpca.runs.check import facts_of, method_of
 from fedpca.runs.folder import ABOUT, CHECKPOINT, About, RoundLine, locked_run, read_about
 from fedpca.runs.metrics import recorded_metrics
@@ -78,19 +79,15 @@ def run_content(
 
 def clients_of(experiment: Experiment, deployment: Deployment, roster: Roster, layout: Layout, run: str) -> SiteClients:
     """The roster's sites as clients of the round loop."""
-    settings, agreed = experiment.evaluation, roster.agreed
-
-    def due(round: int) -> bool:
-        return round > 0 and (round % settings.every == 0 or round > experiment.rounds - settings.last_rounds)
-
+    agreed = roster.agreed
     return SiteClients(
         roster.engine,
         roster,
         deployed_method(experiment, deployment),
         layout,
         lambda evaluate: run_content(experiment, deployment, run, agreed, evaluate),
-        list(recorded_metrics(settings.accuracy)),
-        due,
+        recorded_metrics(experiment.evaluation.accuracy),
+        partial(is_tested, experiment),
         deployment.deadline,
     )
 

@@ -18,9 +18,3 @@ def metric_words(name: str) -> str:
 def in_tables(name: str) -> bool:
     """Whether files for scripts have it; some are only recorded."""
     return name not in METRICS.own or METRICS.own[name].in_tables
-
-
-def shown_metrics(accuracy: str) -> tuple[str, ...]:
-    """What people see: the metric chosen as accuracy, then the package's others that are no accuracy."""
-    others = (name for name, metric in METRICS.own.items() if metric.in_tables and not metric.is_accuracy)
-    return tuple(dict.fromkeys((accuracy, *others)))

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from fedpca.results.read.metrics import shown_metrics
 from fedpca.results.tables.paper import ABSENT, Order, PaperNumbers
 from fedpca.results.tables.rows import WEIGHT, Results, Row, names_of, place, score_of
 from fedpca.results.tables.sheet import Cell, Column, Line, Sheet, mark_best
+from fedpca.runs.metrics import shown_metrics
 from fedpca.runs.scores import Spread
 
 JUDGED = ("precision", "recall", "f1", "accused_common", "accused_rare")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,29 +24,23 @@ class Log(Protocol):
     """What one tracker holds of one run."""
 
     @property
-    def id(self) -> str:
-        """By which a resumed run finds it again."""
+    def id(self) -> str: ...  # by which a resumed run finds it again
 
     @property
-    def last_round(self) -> int:
-        """The latest round that it held when it was opened."""
+    def last_round(self) -> int: ...  # that it held when it was opened
 
-    def add(self, round: int, scalars: Scalars) -> None:
-        """Adds a round, wholly or not at all."""
+    def add(self, round: int, scalars: Scalars) -> None: ...  # wholly or not at all
 
-    def end(self, status: Status) -> None:
-        """Closes it."""
+    def end(self, status: Status) -> None: ...
 
 
 class Tracker(Protocol):
     """One `--log-to`."""
 
     @property
-    def option(self) -> str:
-        """The option's text, without a password."""
+    def option(self) -> str: ...  # its text, without a password
 
-    def open_log(self, cell: Cell, known: str | None) -> Log:
-        """The log of that id, if it is still there, else a new one."""
+    def open_log(self, cell: Cell, known: str | None) -> Log: ...  # of that id if it is still there, else a new one
 
 
 @dataclass(frozen=True)
@@ -86,3 +81,8 @@ def settings_of(cell: Cell) -> dict[str, str | float | bool]:
 def name_of(cell: Cell) -> str:
     """method/seed-N, as the run folder ends, below the setting where there are several."""
     return "/".join(filter(None, (cell.setting, *cell.folder.parts[-2:])))
+
+
+def without_password(text: str) -> str:
+    """The text without what an address says before its @."""
+    return re.sub(r"//[^/\s]*@", "//…@", text)

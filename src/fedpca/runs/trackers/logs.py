@@ -16,8 +16,7 @@ from fedpca.atomic import write_json
 from fedpca.errors import UserError
 from fedpca.runs.cell import Cell, Watch
 from fedpca.runs.folder import ROUNDS, RoundLine, parse_rounds
-from fedpca.runs.trackers.base import Log, Status, Tracker, scalars_of
-from fedpca.runs.trackers.registry import without_password
+from fedpca.runs.trackers.base import Log, Status, Tracker, scalars_of, without_password
 
 IDS = "trackers.json"  # in the run folder: what each tracker calls the run
 
