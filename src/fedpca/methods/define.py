@@ -60,22 +60,12 @@ class Definition:
     oracle: str = ""  # the setting that an experiment fills with the number of mislabeled clients in a round
 
 
-def method(
-    name: str = "",
-    *,
-    settings: type[Settings] = NoSettings,
-    family: Family = "outside",
-    judges: bool = False,
-    year: int = 0,
-    page: str = "",
-    preset: Mapping[str, object] | None = None,
-    fixed: Mapping[str, object] | None = None,
-    combined: Mapping[str, object] | None = None,
-    oracle: str = "",
-) -> Callable[[Build], Definition]:
+def method(name: str = "", **facts: Any) -> Callable[[Build], Definition]:
     """Makes a method's definition of the function that builds it; the first line of its docstring is the summary.
 
-    >>> from fedpca import Method, Plan, base, method, one_stage
+    `facts` are the other fields of `Definition`, such as `settings` and `family`.
+
+    >>> from fedpca import base, method, one_stage
     >>> @method()
     ... def mine(plan, settings):
     ...     '''Nothing but FedAvg.'''
@@ -87,7 +77,7 @@ def method(
     def define(build: Build) -> Definition:
         own = name or f"{build.__module__}:{build.__name__}"
         summary = (getdoc(build) or own).partition("\n")[0].rstrip(".")
-        groups = (preset or {}, fixed or {}, combined or {})
-        return Definition(own, summary, family, settings, build, judges, year, page or name, *groups, oracle)
+        defaults = {"family": "outside", "settings": NoSettings, "page": name}
+        return Definition(own, summary, build=build, **{**defaults, **facts})
 
     return define

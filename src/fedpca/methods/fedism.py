@@ -20,8 +20,9 @@ class FedISMSettings(Settings):
     sharpness: SharpnessSettings = SharpnessSettings()
 
 
-def build(plan: Plan, settings: FedISMSettings) -> Method:
-    """Sharpness-aware training, and weights that even out sharpness."""
+@method("fedism", settings=FedISMSettings, family="fair", year=2024)
+def fedism(plan: Plan, settings: FedISMSettings) -> Method:
+    """Weights grow with the sharpness of each client's loss, GSAM locally (Wu et al. 2024)."""
     from fedpca.parts.client.report import Sharpness
     from fedpca.parts.server.aggregate import WeightedMean
     from fedpca.parts.server.weigh import BySharpness
@@ -35,20 +36,9 @@ def build(plan: Plan, settings: FedISMSettings) -> Method:
     return one_stage(recipe)
 
 
-@method("fedism", settings=FedISMSettings, family="fair", year=2024)
-def fedism(plan: Plan, settings: FedISMSettings) -> Method:
-    """Weights grow with the sharpness of each client's loss, GSAM locally (Wu et al. 2024)."""
-    return build(plan, settings)
-
-
-@method(
-    "fedism+",
-    settings=FedISMSettings,
+FEDISM_PLUS = replace(
+    fedism,
+    name="fedism+",
+    summary="FedISM with a radius that grows over the rounds (FedISM+)",
     preset={"sharpness": {"growth": 0.5}},
-    family="fair",
-    year=2024,
-    page="fedism",
 )
-def fedism_plus(plan: Plan, settings: FedISMSettings) -> Method:
-    """FedISM with a radius that grows over the rounds (FedISM+)."""
-    return build(plan, settings)

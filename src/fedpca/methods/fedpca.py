@@ -9,7 +9,7 @@ from pydantic import Field
 
 from fedpca.core import Method, Select, Stage
 from fedpca.methods.base import base
-from fedpca.methods.define import Plan, method
+from fedpca.methods.define import Definition, Plan
 from fedpca.methods.identify import RENAMED, WARMUP, HighConfidenceSettings, IdentifySettings, OpenShare, identification
 from fedpca.methods.sharpness import SharpnessSettings, sharp_training
 from fedpca.settings.base import NonNegative, Positive, Settings, Table
@@ -68,78 +68,56 @@ def _stages(plan: Plan, settings: FedPCASettings, select: Select, weigh: Weigh, 
     return Method("", (Stage(warm, settings.warmup), Stage(recipe)))
 
 
-DROP: Table = {"high_confidence": None}
-CONFIDENT: Table = {"high_confidence": {}}
-AUTO: Table = {"identify": {"rule": "auto"}}
-
-
-@method("fedpca-d", settings=FedPCASettings, fixed=DROP, family="ours", year=2025, judges=True, page="fedpca")
-def fedpca_d(plan: Plan, settings: FedPCASettings) -> Method:
-    """Performance-capacity analysis; mislabeled clients are dropped (Wu et al. 2025)."""
-    return build(plan, settings)
-
-
-@method("fedpca-hs", settings=FedPCASettings, preset=CONFIDENT, family="ours", year=2025, judges=True, page="fedpca")
-def fedpca_hs(plan: Plan, settings: FedPCASettings) -> Method:
-    """Performance-capacity analysis; the mislabeled train on confident predictions (Wu et al. 2025)."""
-    return build(plan, settings)
-
-
-@method(
-    "fedpca-d-auto",
-    settings=FedPCASettings,
-    preset=AUTO,
-    fixed=DROP,
-    family="ours",
-    year=2025,
-    judges=True,
-    page="fedpca",
-)
-def fedpca_d_auto(plan: Plan, settings: FedPCASettings) -> Method:
-    """As fedpca-d, but it first asks whether anybody is mislabeled at all."""
-    return build(plan, settings)
-
-
-@method(
-    "fedpca-hs-auto",
-    settings=FedPCASettings,
-    preset={**CONFIDENT, **AUTO},
-    family="ours",
-    year=2025,
-    judges=True,
-    page="fedpca",
-)
-def fedpca_hs_auto(plan: Plan, settings: FedPCASettings) -> Method:
-    """As fedpca-hs, but it first asks whether anybody is mislabeled at all."""
-    return build(plan, settings)
-
-
-@method(
-    "fedpca-wo-fairness",
-    settings=FedPCASettings,
-    fixed={**DROP, "q": 0.0},
-    family="ablation",
-    year=2025,
-    judges=True,
-    page="fedpca",
-)
-def fedpca_without_fairness(plan: Plan, settings: FedPCASettings) -> Method:
-    """Ablation: fedpca-d with q = 0, so that rare clients are not lifted."""
-    return build(plan, settings)
-
-
-@method(
-    "fedpca-wo-robustness",
-    settings=FedPCASettings,
-    fixed=DROP,
-    family="ablation",
-    year=2025,
-    judges=True,
-    page="fedpca",
-)
-def fedpca_without_robustness(plan: Plan, settings: FedPCASettings) -> Method:
-    """Ablation: weights exp(-q dispersion) alone, nobody is dropped."""
+def build_without_robustness(plan: Plan, settings: FedPCASettings) -> Method:
+    """Weights by capacity alone, and everybody's labels as they are."""
     from fedpca.parts.client.select import everything
     from fedpca.parts.server.weigh import ByCapacity
 
     return _stages(plan, settings, everything, ByCapacity(settings.q, settings.dispersion_depth))
+
+
+FEDPCA = Definition(
+    "fedpca-d",
+    "Performance-capacity analysis; mislabeled clients are dropped (Wu et al. 2025)",
+    "ours",
+    FedPCASettings,
+    build,
+    judges=True,
+    year=2025,
+    page="fedpca",
+    fixed={"high_confidence": None},
+)
+CONFIDENT = replace(
+    FEDPCA,
+    name="fedpca-hs",
+    summary="Performance-capacity analysis; the mislabeled train on confident predictions (Wu et al. 2025)",
+    preset={"high_confidence": {}},
+    fixed={},
+)
+AUTO: Table = {"identify": {"rule": "auto"}}
+DROP_AUTO = replace(
+    FEDPCA,
+    name="fedpca-d-auto",
+    summary="As fedpca-d, but it first asks whether anybody is mislabeled at all",
+    preset=AUTO,
+)
+CONFIDENT_AUTO = replace(
+    CONFIDENT,
+    name="fedpca-hs-auto",
+    summary="As fedpca-hs, but it first asks whether anybody is mislabeled at all",
+    preset={**CONFIDENT.preset, **AUTO},
+)
+WITHOUT_FAIRNESS = replace(
+    FEDPCA,
+    name="fedpca-wo-fairness",
+    summary="Ablation: fedpca-d with q = 0, so that rare clients are not lifted",
+    family="ablation",
+    fixed={**FEDPCA.fixed, "q": 0.0},
+)
+WITHOUT_ROBUSTNESS = replace(
+    FEDPCA,
+    name="fedpca-wo-robustness",
+    summary="Ablation: weights exp(-q dispersion) alone, nobody is dropped",
+    family="ablation",
+    build=build_without_robustness,
+)
