@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedpca.sites.settings import read_run_config
+from fedpca.flower.config import read_run_config
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 HOSPITALS = EXAMPLES / "flower-hospitals"
