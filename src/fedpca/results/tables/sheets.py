@@ -66,14 +66,15 @@ def main(family: Sequence[Results]) -> Sheet:
 def deviations(family: Sequence[Results]) -> Sheet:
     """The deviation over the test groups; no lines where there is only one group."""
     names = names_of(shown_metrics(family[0].accuracy), ("std",)) if len(family[0].groups) > 1 else []
-    notes = (_pooling(family), "Least in bold.")
+    notes = (_pooling(family), "Lowest in bold.")
     return _side_by_side("Deviation (STD) over the test groups", family, names, notes)
 
 
 def weights(family: Sequence[Results]) -> Sheet:
     """What rare clients weigh, times what the mislabeled do not."""
-    explained = "Weight of the rare clients times one less that of the mislabeled, averaged over all rounds and seeds."
-    return _side_by_side("Weights, w_r(1-w_m)", family, (WEIGHT,), (explained, "Most in bold."))
+    product = "Weight of the rare clients times (1 - weight of the mislabeled clients)"
+    explained = f"{product}, averaged over all rounds and seeds."
+    return _side_by_side("Weights, w_r(1-w_m)", family, (WEIGHT,), (explained, "Highest in bold."))
 
 
 def identification(family: Sequence[Results]) -> Sheet:
