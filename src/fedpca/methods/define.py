@@ -60,7 +60,7 @@ class Definition:
     oracle: str = ""  # the setting that an experiment fills with the number of mislabeled clients in a round
 
 
-def method(name: str = "", **facts: Any) -> Callable[[Build], Definition]:
+def method(name: str = "", **facts: Any) -> Callable[[Build], Definition]:  # noqa: ANN401 (fields of many types)
     """Makes a method's definition of the function that builds it; the first line of its docstring is the summary.
 
     `facts` are the other fields of `Definition`, such as `settings` and `family`.
