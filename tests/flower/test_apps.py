@@ -36,8 +36,8 @@ from fedpca.settings.experiment import Experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 from fedpca.sites import clients, roster, run
+from fedpca.sites.deployment import task_of
 from fedpca.sites.one_exchange import in_one_exchange
-from fedpca.sites.run import deployed_method
 from fedpca.sites.settings import Deployment
 from tests.flower.grid import Loopback
 
@@ -128,7 +128,7 @@ def test_the_apps_give_the_engines_bits(method: str, exchange: str, grid, shards
     warm = {f"method.{method}.warmup": WARM[method]} if method in WARM else {}
     experiment, deployment = configured(method, **warm, **{"deploy.exchange": exchange})
     folder = serve(grid, experiment, deployment, log=lambda text: None)
-    here = in_process(experiment, deployed_method(experiment, deployment), shards)
+    here = in_process(experiment, task_of(experiment).build(exchange), shards)
     assert equal(final(folder), expected(here))
     assert all(not line["left_out"] for line in lines(folder))
     if exchange == "one":
@@ -435,9 +435,10 @@ def test_the_drop_in_gives_the_engines_bits(own_apps: Loopback, federation: Fede
         train_config=ConfigRecord({"lr": 0.1}),
         evaluate_fn=lambda round, arrays: MetricRecord({"round": round, "arrays": len(arrays)}),
     )
-    experiment = strategy.experiment(3, ConfigRecord({"lr": 0.1})).model_copy(update={"model": {}})
-    experiment = experiment.model_copy(update={"model": check_experiment({"model": {"name": "mlp"}}, "mlp").model})
-    here = in_process(experiment, method_of(experiment, "fedpca-hs"), dict(federation.shards))
+    table = {"rounds": 3, "methods": ["fedpca-hs"], "seeds": [0], "method": {"fedpca-hs": {"warmup": 1}}}
+    training = {"batch": 16, "lr": 0.1}
+    experiment = check_experiment({**table, "model": {"name": "mlp"}, "training": training}, "same")
+    here = in_process(experiment, method_of(experiment), dict(federation.shards))
     assert isinstance(result, Result)
     assert equal(dict(result.arrays.to_torch_state_dict()), expected(here))
     assert list(result.evaluate_metrics_serverapp) == [0, 1, 2, 3]
@@ -448,9 +449,13 @@ def test_the_drop_in_gives_the_engines_bits(own_apps: Loopback, federation: Fede
 
 def test_the_drop_in_refuses_what_it_does_not_know(own_apps: Loopback):
     with pytest.raises(SettingsError, match=r"train_config: unknown key 'batchsize' .did you mean 'batch-size'"):
-        FedPCA().experiment(20, ConfigRecord({"batchsize": 3}))
+        FedPCA().task(20, ConfigRecord({"batchsize": 3}))
     with pytest.raises(SettingsError, match="rounds = 3, but fedpca-hs-auto warms up for 10"):
-        FedPCA().experiment(3, ConfigRecord())
+        FedPCA().task(3, ConfigRecord())
+    with pytest.raises(SettingsError, match=r"FedPCA: training\.lr: .*number"):
+        FedPCA(training={"lr": "fast"}).task(20, ConfigRecord())
+    with pytest.raises(SettingsError, match=r"FedPCA: unknown key 'method\.fedavg\.q'"):
+        FedPCA("fedavg", {"q": 1.0}).task(20, ConfigRecord())
 
 
 def test_arrays_tell_weights_from_what_batch_norm_counts():

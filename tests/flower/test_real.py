@@ -23,7 +23,7 @@ import tomli_w
 import torch
 from safetensors.torch import load_file
 
-from fedpca import InProcess, Server, Workers, build, compose, federate, load, params_of, play, read_experiment
+from fedpca import InProcess, Server, Workers, build, federate, load, params_of, play, read_experiment
 from fedpca.core import Shard
 from fedpca.models.flat import layout_of
 from fedpca.operate.keys import make_keys
@@ -31,7 +31,7 @@ from fedpca.operate.processes import free_port
 from fedpca.operate.supervisor import alive, descendants, send
 from fedpca.results.page import write_page
 from fedpca.results.read.runs import find_runs
-from fedpca.runs.check import check_experiment
+from fedpca.runs.check import check_experiment, method_of
 from tests.unmeasured import unmeasured
 
 NAMES = ("aachen", "bonn", "celle", "dessau", "essen", "fulda", "gotha", "halle")
@@ -158,7 +158,7 @@ def assert_engines_bits(federation: Federation, folder: Path) -> None:
     """The final weights are those of the in-process engine on the same data."""
     settings = read_experiment(folder / "settings.toml")
     workers = Workers([build(settings.model.name, (1, 8, 8), 10, 0)])
-    method = compose(settings.methods[0], settings)
+    method = method_of(settings)
     clients = InProcess(method, federation.shards, workers, 0, batched=False)
     *_, server = play(method, clients, Server(params_of(workers.nets[0])), settings.rounds)
     expected, came = layout_of(workers.nets[0].module).named(server.params), load_file(folder / "final.safetensors")

@@ -221,7 +221,7 @@ def test_a_typo_in_the_federations_file_is_named(tmp_path: Path):
     path = tmp_path / "federation.toml"
     path.write_text('classes = ["0", "1"]\nshape = [1, 8, 8]\nmodle = "mlp"\n')
     (found,) = errors(examine(Machine(federation=path, state=tmp_path)))
-    assert found.startswith(f"{path}: modle:")
+    assert found.startswith(f"{path}: unknown key 'modle'")
     assert "did you mean 'model'?" in found
 
 

@@ -23,9 +23,10 @@ from fedpca.simulate.workers import Workers
 from fedpca.sites import clients, roster
 from fedpca.sites.answer import answer
 from fedpca.sites.data import SiteData
+from fedpca.sites.deployment import read_deployment
 from fedpca.sites.messages import Content
 from fedpca.sites.run import serve
-from fedpca.sites.settings import Deployment, SiteSettings, read_deployment
+from fedpca.sites.settings import Deployment, SiteSettings
 from tests.sites.engine import Direct
 
 

@@ -118,19 +118,13 @@ def doctor(
 
 
 def _changes(lines: list[str]) -> dict[str, object]:
-    """KEY=VALUE with values as in TOML; what is none is text."""
-    import tomllib
+    """The settings of several KEY=VALUE, by dotted keys, as Flower takes them."""
+    from fedpca.settings.toml import change, flatten
 
-    changes: dict[str, object] = {}
+    table: dict[str, object] = {}
     for line in lines:
-        key, equals, text = line.partition("=")
-        if not equals or not key.strip():
-            raise UserError(f"--set must be KEY=VALUE, got {line!r:.80}")
-        try:
-            changes[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            changes[key.strip()] = text.strip()
-    return changes
+        table = change(table, line)
+    return flatten(table)
 
 
 def _require_flower() -> None:

@@ -17,13 +17,15 @@ from fedpca.core import ClientId, Server
 from fedpca.errors import SettingsError, UserError, nearest
 from fedpca.flower.engine import FlowerEngine
 from fedpca.loop import play
+from fedpca.methods.define import Plan
 from fedpca.models.flat import Layout, Slot
-from fedpca.runs.check import check_experiment
-from fedpca.settings.base import Table
-from fedpca.settings.experiment import Experiment
+from fedpca.runs.check import check_method, complete_tables
+from fedpca.settings.experiment import EvaluationSettings, TrainingSettings
+from fedpca.settings.toml import validate
+from fedpca.sites.messages import Task
 from fedpca.sites.roster import Log
 from fedpca.sites.run import RunStart, clients_of, meet, require_quorum
-from fedpca.sites.settings import Deployment, one_run
+from fedpca.sites.settings import Deployment
 
 TRAIN_CONFIG = {  # Flower's usual keys, and ours
     "lr": "lr",
@@ -48,6 +50,7 @@ class FedPCA:
     settings: Mapping[str, object] = field(default_factory=dict)
     training: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
+    accuracy: str = EvaluationSettings().accuracy  # the metric of the sites' own tests besides the recorded ones
     deployment: Deployment = field(default_factory=Deployment)
     log: Log = print
 
@@ -69,13 +72,13 @@ class FedPCA:
         if evaluate_config:
             raise UserError("evaluate_config: there is nothing to set; sites test the model on what load_data gives")
         torch.set_num_threads(1)
-        experiment = self.experiment(num_rounds, train_config or ConfigRecord())
+        task = self.task(num_rounds, train_config or ConfigRecord())
         deployment = self.deployment.model_copy(update={"deadline": timeout})
         layout = layout_from(initial_arrays)
         tensors = {name: torch.from_numpy(array.numpy()) for name, array in initial_arrays.items()}
         start, run = Server(layout.params(tensors)), RunStart(uuid4().hex)
-        roster = meet(FlowerEngine(grid), experiment, deployment, run, self.log)
-        clients = clients_of(experiment, deployment, roster, layout, run.run)
+        roster = meet(FlowerEngine(grid), task, deployment, run, self.log)
+        clients = clients_of(task, deployment, roster, layout, run.run, lambda round: round > 0)
         server, result = start, Result(arrays=initial_arrays)
         _test(result, evaluate_fn, 0)
         for server in play(clients.method, clients, start, num_rounds):
@@ -90,24 +93,19 @@ class FedPCA:
         _note(result, num_rounds, clients.evaluations)
         return result
 
-    def experiment(self, rounds: int, train_config: ConfigRecord) -> Experiment:
-        """The run that this strategy and Flower's arguments describe."""
-        training: Table = dict(self.training)
+    def task(self, rounds: int, train_config: ConfigRecord) -> Task:
+        """What the sites do, as this strategy and Flower's arguments say."""
+        training = dict(self.training)
         for key, value in train_config.items():
             if key not in TRAIN_CONFIG:
                 raise SettingsError(f"train_config: unknown key {key!r}{nearest(key, TRAIN_CONFIG)}")
             training[TRAIN_CONFIG[key]] = value
-        table: Table = {
-            "name": "flower",
-            "rounds": rounds,
-            "methods": [self.method],
-            "seeds": [self.seed],
-            "data": {"dataset": "sites", "clients": self.deployment.sites},
-            "model": {"name": "load_data:build_model"},
-            "training": training,
-            "method": {self.method: dict(self.settings)},
-        }
-        return one_run(check_experiment(table, "FedPCA"), "FedPCA")
+        tables = {self.method: dict(self.settings)}
+        check_method(self.method, tables, rounds, "FedPCA")
+        settings = validate(TrainingSettings, training, "FedPCA", ("training",))
+        plan = Plan(rounds, settings, seed=self.seed, clients=self.deployment.sites)
+        tables = complete_tables(self.method, tables)
+        return Task(method=self.method, tables=tables, plan=plan, accuracy=self.accuracy)
 
 
 def layout_from(arrays: ArrayRecord) -> Layout:

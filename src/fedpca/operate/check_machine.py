@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tomllib
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from fedpca import __version__
-from fedpca.errors import SettingsError, nearest
+from fedpca.errors import nearest
 from fedpca.operate.findings import Finding
 from fedpca.settings.base import Settings
+from fedpca.settings.toml import read_table, validate
 
 ENOUGH, LITTLE = 5 << 30, 1 << 30  # bytes of disk that are plenty, and that are too few
 
@@ -34,17 +32,7 @@ class Expected(Settings):
 
 def read_expected(path: Path) -> Expected:
     """The operator's federation.toml."""
-    try:
-        return Expected.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not valid TOML: {error}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        hint = nearest(key, Expected.model_fields) if first["type"] == "extra_forbidden" else ""
-        raise SettingsError(f"{path}: {key}: {first['msg']} (got {first['input']!r:.80}){hint}") from None
+    return validate(Expected, read_table(path), str(path))
 
 
 def check_versions(expected: Expected | None) -> Iterator[Finding]:

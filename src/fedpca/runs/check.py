@@ -67,8 +67,7 @@ def check_experiment(table: Mapping[str, object], source: str) -> Experiment:
     except SettingsError as error:
         raise SettingsError(f"{source}: {error}") from None
     for name in experiment.methods:
-        for own in parse(name).tables():
-            _check_method(experiment, own, name, source)
+        check_method(name, experiment.method, experiment.rounds, source)
     for name in experiment.method.keys() - {own for method in experiment.methods for own in parse(method).tables()}:
         settings_of(name, name, experiment.method[name], source)
     return experiment
@@ -81,14 +80,15 @@ def _check_augmentation(name: str) -> None:
         AUGMENTATIONS[name]
 
 
-def _check_method(experiment: Experiment, table: str, method: str, source: str) -> None:
+def check_method(name: str, tables: Mapping[str, Table], rounds: int, source: str) -> None:
     """Refuses settings of a method that are wrong, or with which it would never come out of its warm-up."""
-    warmup = getattr(settings_of(table, method, experiment.method.get(table, {}), source), "warmup", 0)
-    if warmup and warmup >= experiment.rounds:
-        raise SettingsError(
-            f"{source}: rounds = {experiment.rounds}, but {table} warms up for {warmup}, so that it would be FedAvg: "
-            f"play more rounds, or set method.{table}.warmup lower"
-        )
+    for table in parse(name).tables():
+        warmup = getattr(settings_of(table, name, tables.get(table, {}), source), "warmup", 0)
+        if warmup and warmup >= rounds:
+            raise SettingsError(
+                f"{source}: rounds = {rounds}, but {table} warms up for {warmup}, so that it would be FedAvg: "
+                f"play more rounds, or set method.{table}.warmup lower"
+            )
 
 
 def _refuse_twins(settings: Mapping[str, Experiment], source: str) -> None:
@@ -107,11 +107,15 @@ def _refuse_twins(settings: Mapping[str, Experiment], source: str) -> None:
 
 def one_run(experiment: Experiment, method: str, seed: int) -> Experiment:
     """The part of an experiment that one run folder holds: one method, its settings spelled out, one seed."""
-    tables: dict[str, Table] = {}
-    for name in parse(method).tables():
-        given = {**_oracle(experiment, name), **experiment.method.get(name, {})}
-        tables[name] = settings_of(name, method, given).model_dump(mode="json", exclude_none=True)
+    own = {name: {**_oracle(experiment, name), **experiment.method.get(name, {})} for name in parse(method).tables()}
+    tables = complete_tables(method, own)
     return experiment.model_copy(update={"methods": (method,), "seeds": (seed,), "method": tables})
+
+
+def complete_tables(method: str, given: Mapping[str, Table]) -> dict[str, Table]:
+    """A method's settings with every default spelled out."""
+    own = {name: settings_of(name, method, given.get(name, {})) for name in parse(method).tables()}
+    return {name: settings.model_dump(mode="json", exclude_none=True) for name, settings in own.items()}
 
 
 def _oracle(experiment: Experiment, table: str) -> Table:

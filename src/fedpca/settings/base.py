@@ -10,7 +10,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
-Device = Annotated[str, Field(pattern=r"^(cpu|mps|cuda(:\d+)?)$")]  # as PyTorch names it
+DEVICE = r"^(cpu|mps|cuda(:\d+)?)$"  # as PyTorch names it
+Device = Annotated[str, Field(pattern=DEVICE)]
 Table = dict[str, object]  # what a TOML table holds
 
 

@@ -13,14 +13,17 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from fedpca.errors import SettingsError, nearest
-from fedpca.settings.base import Settings, Table
+from fedpca.settings.base import DEVICE, Settings, Table
 
 NAME = r"^\w[\w .,+=-]*$"  # of an experiment and of a setting: both name folders
 PLAIN = {  # pydantic's words for Python's types, in TOML's
     "tuple_type": 'input should be a list, such as ["fedavg"]',
     "model_type": "input should be a table",
     "dict_type": "input should be a table",
-    "string_pattern_mismatch": "input should be letters, digits, spaces and . , + = - _, since it names a folder",
+}
+PATTERNS = {
+    NAME: "should be letters, digits, spaces and . , + = - _, since it names a folder",
+    DEVICE: "should be cpu, mps, cuda or cuda:N",
 }
 Kind = TypeVar("Kind", bound=Settings)
 
@@ -63,7 +66,7 @@ def _checked_settings(found: object, source: str) -> dict[str, Table]:
     for name, own in found.items():
         where = f"{source}, setting {name!r}"
         if not re.fullmatch(NAME, name):
-            raise SettingsError(f"{where}: its name {PLAIN['string_pattern_mismatch'].removeprefix('input ')}")
+            raise SettingsError(f"{where}: its name {PATTERNS[NAME]}")
         if not isinstance(own, dict):
             raise SettingsError(f"{where}: {PLAIN['dict_type']} (got: {own!r})")
         if fixed := [key for key in ("name", "setting") if key in own]:
@@ -149,7 +152,9 @@ def _explain(root: type[Settings], details: ErrorDetails, prefix: tuple[str, ...
     place = tuple(str(part) for part in details["loc"])
     key = ".".join((*prefix, *place))
     if details["type"] != "extra_forbidden":
-        reason = PLAIN.get(details["type"]) or details["msg"].removeprefix("Value error, ")
+        pattern = PATTERNS.get(str(details.get("ctx", {}).get("pattern")))
+        known = PLAIN.get(details["type"]) or (pattern and f"input {pattern}")
+        reason = known or details["msg"].removeprefix("Value error, ")
         return f"{key}: {reason[0].lower() + reason[1:]} (got: {details['input']!r})" if place else reason
     owner = _kind_at(root, place[:-1])
     table = ".".join((*prefix, *place[:-1]))

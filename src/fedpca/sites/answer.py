@@ -9,7 +9,6 @@ import torch
 from fedpca.core import Net, Order, Params
 from fedpca.errors import SettingsError, WireError
 from fedpca.models.flat import layout_of
-from fedpca.runs.check import method_of
 from fedpca.simulate.answer import answer_report, answer_train, site_for
 from fedpca.simulate.workers import Workers
 from fedpca.sites.data import ReadData, SiteData
@@ -28,7 +27,6 @@ from fedpca.sites.messages import (
     write_site,
     write_update,
 )
-from fedpca.sites.one_exchange import in_one_exchange
 from fedpca.sites.privacy import privatize
 from fedpca.sites.settings import SiteSettings
 
@@ -80,10 +78,9 @@ def work(visit: Visit, kind: str, net: Net, params: Params, order: Order) -> Con
     """A report or an update, made with the client's memory, which is kept for the next message."""
     settings, run = visit.settings, visit.run
     memory = recall(settings.folder, run.id, order.round, kind)
-    seed = run.settings.seeds[0]
+    seed = run.task.plan.seed
     site = site_for(settings.site, visit.data.train, memory, net, params, order, purpose=kind, seed=seed)
-    method = method_of(run.settings)
-    recipe = (in_one_exchange(method) if run.exchange == "one" else method).recipe(order.round)
+    recipe = run.task.build(run.exchange).recipe(order.round)
     privacy = settings.privacy or run.privacy
     if kind == REPORT:
         content = write_report(privatize(answer_report(recipe, site), privacy))
@@ -104,4 +101,4 @@ def evaluate(visit: Visit, net: Net, params: Params) -> dict[str, float] | None:
         return None
     workers = Workers([net])
     torch.set_num_threads(visit.settings.threads)
-    return evaluate(workers, params, {"own": test}, visit.run.settings.evaluation.accuracy)["own"]
+    return evaluate(workers, params, {"own": test}, visit.run.task.accuracy)["own"]

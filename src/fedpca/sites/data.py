@@ -55,18 +55,20 @@ class Rows:
 
 
 def own_folder(context: object, site: SiteSettings, run: RunHead) -> SiteData:
-    """The images and labels that the site's settings name, decoded once; the model that the run's settings name."""
+    """The images and labels that the site's settings name, decoded once; the model that the run names."""
     from fedpca.data.datasets import load
 
     if site.data is None:
         raise SettingsError('the site has no data: its settings must name them, as data = "FOLDER"')
-    dataset = load(run.settings.data.model_copy(update={"dataset": str(site.data)}))
+    if run.task.data is None or run.task.model is None:
+        raise SettingsError("the run names no model and no way to read data: sites must bring functions of their own")
+    dataset = load(run.task.data.model_copy(update={"dataset": str(site.data)}))
     codes = codes_of(dataset.classes, run.classes, site.data)
     parts = ((_mapped(part.images), torch.from_numpy(codes[part.labels])) for part in (dataset.train, dataset.test))
     train, test = (Shard(*part) for part in parts)
     channels, height, width = dataset.train.images.shape[1:]
-    place = (channels, height, width), len(run.classes or dataset.classes), run.settings.seeds[0]
-    model = run.settings.model
+    place = (channels, height, width), len(run.classes or dataset.classes), run.task.plan.seed
+    model = run.task.model
     net = partial(build, model.name, *place, device=site.device, winograd=model.winograd)
     return SiteData(train, test, dataset.classes, (channels, height, width), net)
 

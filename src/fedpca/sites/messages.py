@@ -5,7 +5,7 @@
 | to a site | `arrays` | the global state under the model's own names |
 | | `arrays/SIDE` | what one of two combined methods made, where clients need it |
 | | `order` | `round`, `rounds`, and the site's own `verdict` as JSON, which nests and keeps every float's bits |
-| | `run` | the run's `id`, `settings`, `classes`; whether to `evaluate`; `exchange`; `privacy` of reports |
+| | `run` | the run's `id`, `task`, `classes`; whether to `evaluate`; `exchange`; `privacy` of reports |
 | its report | `report` | the numbers |
 | its update | `arrays` | the trained state; absent where the site had nothing to train on |
 | | `update` | `size`, `reliability` |
@@ -26,11 +26,14 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, Json, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
 
-from fedpca.core import ClientId, Order, Params, Report, Update, Verdict
+from fedpca.core import ClientId, Method, Order, Params, Report, Update, Verdict
 from fedpca.errors import WireError
+from fedpca.methods.compose import compose
+from fedpca.methods.define import Plan
 from fedpca.models.flat import Layout
-from fedpca.settings.base import Share
-from fedpca.settings.experiment import Experiment
+from fedpca.settings.base import Settings, Share, Table
+from fedpca.settings.experiment import DataSettings, ModelSettings
+from fedpca.sites.one_exchange import in_one_exchange
 from fedpca.sites.settings import ReportPrivacy, SiteName
 
 HELLO, REPORT, TRAIN, EVALUATE = "hello", "report", "train", "evaluate"  # kinds of messages
@@ -39,7 +42,7 @@ ORDER, RUN, SITE, NUMBERS, UPDATE, EVALUATION = "order", "run", "site", "report"
 SAME_MODEL = "server and sites must build the same model"
 EXACTLY = ConfigDict(strict=True, extra="forbid")
 
-Table = Mapping[str, Any]  # of texts, numbers, and lists of them
+Values = Mapping[str, Any]  # texts, numbers, and lists of them
 Arrays = Mapping[str, NDArray[Any]]  # a state by the names of its tensors
 Value = TypeVar("Value")
 
@@ -48,7 +51,7 @@ Value = TypeVar("Value")
 class Content:
     """All that one message says."""
 
-    tables: Mapping[str, Table] = field(default_factory=dict)
+    tables: Mapping[str, Values] = field(default_factory=dict)
     states: Mapping[str, Arrays] = field(default_factory=dict)
 
     @property
@@ -78,12 +81,28 @@ class UpdateHead(BaseModel):
     reliability: float
 
 
+class Task(Settings):
+    """What the sites of a run do: the method, what it is built from, and by which metrics they test the model."""
+
+    method: str
+    tables: dict[str, Table]  # settings of the method, complete
+    plan: Plan
+    accuracy: str  # see `runs.metrics.recorded_metrics`
+    data: DataSettings | None = None  # how a site reads its own folder; None where it has functions of its own
+    model: ModelSettings | None = None  # the same
+
+    def build(self, exchange: str) -> Method:
+        """The method, in one exchange a round if asked for."""
+        method = compose(self.method, self.plan, self.tables)
+        return in_one_exchange(method) if exchange == "one" else method
+
+
 class RunHead(BaseModel):
     """Which run a message belongs to, and all that a site must know of it."""
 
     model_config = EXACTLY
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]  # names a folder at the site
-    settings: Json[Experiment]
+    task: Json[Task]
     classes: list[str]  # in the order of the model's outputs; none as long as they are not agreed on
     evaluate: bool
     exchange: Literal["two", "one"]
@@ -161,10 +180,10 @@ def read_update(content: Content, layout: Layout) -> Update:
 
 
 def write_run(
-    run: str, settings: Experiment, classes: Sequence[str], *, evaluate: bool, exchange: str, privacy: ReportPrivacy
+    run: str, task: Task, classes: Sequence[str], *, evaluate: bool, exchange: str, privacy: ReportPrivacy
 ) -> Content:
     """What every message to a site says about its run."""
-    texts = {"id": run, "settings": settings.model_dump_json(), "privacy": privacy.model_dump_json()}
+    texts = {"id": run, "task": task.model_dump_json(), "privacy": privacy.model_dump_json()}
     return Content({RUN: {**texts, "exchange": exchange, "classes": list(classes), "evaluate": evaluate}})
 
 
@@ -207,7 +226,7 @@ def _size(value: object) -> int:
     return len(value) if isinstance(value, bytes) else 8
 
 
-def _numbers(report: Report) -> Table:
+def _numbers(report: Report) -> Values:
     """The numbers as engines take them: Python's own floats, no other kind."""
     return {key: [*map(float, value)] if isinstance(value, list) else float(value) for key, value in report.items()}
 

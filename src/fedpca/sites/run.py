@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,23 +11,23 @@ from uuid import uuid4
 
 import torch
 
-from fedpca.core import ClientId, Method, Params, Server
+from fedpca.core import ClientId, Params, Server
 from fedpca.errors import RunError
 from fedpca.loop import play
 from fedpca.models.build import build
 from fedpca.models.flat import Layout, layout_of, params_of
 from fedpca.models.pretrained import weights_of
 from fedpca.runs.cell import Cell, cells, check_folder, is_done, is_tested
-from fedpca.runs.check import facts_of, method_of
+from fedpca.runs.check import facts_of
 from fedpca.runs.folder import ABOUT, CHECKPOINT, About, RoundLine, locked_run, read_about
 from fedpca.runs.metrics import recorded_metrics
 from fedpca.runs.writer import RunWriter, client_columns, versions
 from fedpca.settings.experiment import Experiment
 from fedpca.sites.agreement import Agreement, agree
 from fedpca.sites.clients import SiteClients, costs
+from fedpca.sites.deployment import task_of
 from fedpca.sites.engine import Engine
-from fedpca.sites.messages import Content, write_run
-from fedpca.sites.one_exchange import in_one_exchange
+from fedpca.sites.messages import Content, Task, write_run
 from fedpca.sites.roster import Log, Roster
 from fedpca.sites.settings import Deployment
 
@@ -42,11 +42,12 @@ def serve(engine: Engine, experiment: Experiment, deployment: Deployment, log: L
             log(f"{cell.folder} holds this run, finished")
             return cell.folder
         start = _start(cell)
-        roster = meet(engine, experiment, deployment, start, log)
+        task = task_of(cell.settings)
+        roster = meet(engine, task, deployment, start, log)
         params, layout = _model(experiment, roster)
         writer = RunWriter(cell)
         server = _first_server(writer, deployment, roster, start, Server(params))
-        clients = clients_of(experiment, deployment, roster, layout, start.run)
+        clients = clients_of(task, deployment, roster, layout, start.run, partial(is_tested, cell.settings))
         server = _play(writer, deployment, clients, server, log)
         _finish(writer, clients, server, log)
     return cell.folder
@@ -60,42 +61,41 @@ class RunStart:
     agreed: Agreement | None = None
 
 
-def meet(engine: Engine, experiment: Experiment, deployment: Deployment, start: RunStart, log: Log) -> Roster:
+def meet(engine: Engine, task: Task, deployment: Deployment, start: RunStart, log: Log) -> Roster:
     """The sites that came, agreed on classes and shape."""
-    question = run_content(experiment, deployment, start.run, start.agreed, evaluate=False)
+    question = run_content(task, deployment, start.run, start.agreed, evaluate=False)
     roster = Roster(engine, question, deployment.deadline, log, start.agreed)
     roster.gather(deployment.sites, deployment.min_answers, deployment.wait)
     roster.require(start.agreed or agree(roster.heads(), deployment.classes), deployment.min_answers)
     return roster
 
 
-def run_content(
-    experiment: Experiment, deployment: Deployment, run: str, agreed: Agreement | None, evaluate: bool
-) -> Content:
+def run_content(task: Task, deployment: Deployment, run: str, agreed: Agreement | None, evaluate: bool) -> Content:
     """What messages say about the run."""
     classes, privacy = agreed.classes if agreed else (), deployment.privacy
-    return write_run(run, experiment, classes, evaluate=evaluate, exchange=deployment.exchange, privacy=privacy)
+    return write_run(run, task, classes, evaluate=evaluate, exchange=deployment.exchange, privacy=privacy)
 
 
-def clients_of(experiment: Experiment, deployment: Deployment, roster: Roster, layout: Layout, run: str) -> SiteClients:
-    """The roster's sites as clients of the round loop."""
+def clients_of(
+    task: Task,
+    deployment: Deployment,
+    roster: Roster,
+    layout: Layout,
+    run: str,
+    due: Callable[[int], bool],
+) -> SiteClients:
+    """The roster's sites as clients of the round loop; `due` says whether the model after a round is to be tested."""
     agreed = roster.agreed
     return SiteClients(
         roster.engine,
         roster,
-        deployed_method(experiment, deployment),
+        task.build(deployment.exchange),
         layout,
-        lambda evaluate: run_content(experiment, deployment, run, agreed, evaluate),
-        recorded_metrics(experiment.evaluation.accuracy),
-        partial(is_tested, experiment),
+        lambda evaluate: run_content(task, deployment, run, agreed, evaluate),
+        list(recorded_metrics(task.accuracy)),
+        due,
         deployment.deadline,
     )
-
-
-def deployed_method(experiment: Experiment, deployment: Deployment) -> Method:
-    """The experiment's method, in one exchange a round if asked for."""
-    method = method_of(experiment)
-    return in_one_exchange(method) if deployment.exchange == "one" else method
 
 
 def require_quorum(server: Server, asked: Sequence[ClientId], quorum: int) -> None:

@@ -1,0 +1,52 @@
+"""The one run that a server's settings describe, and what its sites must know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fedpca.errors import SettingsError
+from fedpca.runs.check import check_experiment, one_run, plan_of
+from fedpca.settings.experiment import Experiment
+from fedpca.settings.toml import validate
+from fedpca.sites.messages import Task
+from fedpca.sites.settings import Deployment
+
+
+def read_deployment(table: Mapping[str, object], source: str) -> tuple[Experiment, Deployment]:
+    """The run in a table: keys of docs/settings.md with one method and one seed, and `[deploy]`."""
+    given = dict(table)
+    deployment = validate(Deployment, given.pop("deploy", {}), source, ("deploy",))
+    for key in ("methods", "seeds"):
+        if key in given and not isinstance(given[key], list):
+            given[key] = [given[key]]
+    data = given.get("data", {})
+    if isinstance(data, dict):
+        given["data"] = {"clients": deployment.sites, "dataset": given.get("name", "sites"), **data}
+    experiment = check_experiment({"seeds": [0], **given}, source)
+    _refuse_simulation(experiment, source)
+    return one_run(experiment, experiment.methods[0], experiment.seeds[0]), deployment
+
+
+def _refuse_simulation(experiment: Experiment, source: str) -> None:
+    """Refuses what is not a single run on the sites' own data."""
+    for key, values in (("methods", experiment.methods), ("seeds", experiment.seeds)):
+        if len(values) != 1:
+            raise SettingsError(f"{source}: {key}: a deployment is one run, got {list(values)}: choose one")
+    if experiment.rare.share or experiment.noise.clients:
+        raise SettingsError(
+            f"{source}: rare and noise make up sites for a simulation; real ones have data: leave them out"
+        )
+    if experiment.model.backbone or experiment.evaluation.on != "test":
+        raise SettingsError(f"{source}: model.backbone and evaluation.on are for simulations: leave them out")
+
+
+def task_of(run: Experiment) -> Task:
+    """What the sites of a run do."""
+    return Task(
+        method=run.methods[0],
+        tables=run.method,
+        plan=plan_of(run),
+        accuracy=run.evaluation.accuracy,
+        data=run.data,
+        model=run.model,
+    )
