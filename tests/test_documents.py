@@ -59,6 +59,14 @@ def test_experiment_files_keep_this_too():
         assert [line for line in lines if re.search(r"#.*(?<![\w.…/])\.\d", line)] == [], path
 
 
+@each_page
+def test_every_file_that_is_named_exists(page: Path):
+    words = re.findall(r"`([\w./-]+/[\w.-]*\.(?:py|toml|md))`", page.read_text())
+    places = (ROOT, ROOT / "src" / "fedpca", ROOT / "experiments", page.parent)
+    wrong = [word for word in words if not any((place / word).exists() for place in places)]
+    assert [word for word in wrong if not re.search(r"NAME|keys/|^data/", word)] == []
+
+
 def explained_keys() -> set[str]:
     """The first column of the table of keys in docs/settings.md; `.b` after `a.x` is `a.b`."""
     text = (ROOT / "docs" / "settings.md").read_text()
