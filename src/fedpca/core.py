@@ -18,6 +18,7 @@ ClientId = str
 Group = Literal["common", "rare", "mislabeled"]
 Report = Mapping[str, float | list[float]]  # what a client tells the server; one to one with a Flower MetricRecord
 Weights = Mapping[ClientId, float]  # share of each client in an aggregation; they sum to 1
+Vectors = Mapping[str, "Tensor"]  # by name
 AT_ONCE = 1 << 17  # numbers of several states
 LABELS = "labels"  # in a client's memory: its corrected labels, in place of the given ones from then on
 
@@ -118,7 +119,7 @@ class Order:
     round: int  # counted from 1
     rounds: int  # the last round of the run
     verdict: Verdict
-    sides: Mapping[str, Params] = field(default_factory=dict)  # see `Server`
+    shown: Vectors = field(default_factory=dict)  # what the server's rule keeps and shows to clients
 
 
 class Images(Protocol):
@@ -193,7 +194,8 @@ class Outcome:
     params: Params  # the new global state
     weights: Weights | None = None  # each client's share in it, where the rule has such shares
     notes: Mapping[ClientId, Mapping[str, float]] = field(default_factory=dict)  # go into the clients' verdicts
-    shown: bool = False  # whether clients must see this very state, also where it is mixed with another method's
+    memory: Vectors = field(default_factory=dict)  # what the rule keeps for its next round: `Server.memory`
+    shown: Vectors = field(default_factory=dict)  # the same, and clients see it in the next round: `Order.shown`
     sides: Mapping[str, Outcome] = field(default_factory=dict)  # of combined methods, each its own
 
 
@@ -218,7 +220,7 @@ ReportPart = Callable[[Site], Report]  # on the client
 Select = Callable[[Site], Samples]  # on the client
 Train = Callable[[Site, Samples], Update]  # on the client
 Diagnose = Callable[[Diagnosis, Mapping[ClientId, Report], When], Diagnosis]  # on the server, after each exchange
-Aggregate = Callable[[Params, Diagnosis], Fold]  # on the server
+Aggregate = Callable[["Server"], Fold]  # on the server, which stands before the aggregation of the round
 Cohort = Callable[[Sequence[ClientId], int], Sequence[ClientId]]  # who takes part in a round
 Enter = Callable[[Diagnosis], Diagnosis]  # on the server, when a stage begins
 
@@ -278,7 +280,8 @@ class Server:
     diagnosis: Diagnosis = field(default_factory=dict)
     weights: Weights | None = None  # shares in the last aggregation
     left_out: Mapping[ClientId, str] = field(default_factory=dict)  # whose answer the last round did not use, and why
-    sides: Mapping[str, Params] = field(default_factory=dict)  # what combined methods each made, where clients need it
+    memory: Vectors = field(default_factory=dict)  # of the aggregation rule; what it does not keep again is forgotten
+    shown: Vectors = field(default_factory=dict)  # the same, which clients see too
 
 
 class Clients(Protocol):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from fedpca.core import (
     NOBODY,
@@ -16,9 +17,13 @@ from fedpca.core import (
     Params,
     Recipe,
     Server,
+    Vectors,
     When,
 )
 from fedpca.screening import usable_reports, usable_updates
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def play(method: Method, clients: Clients, server: Server, rounds: int) -> Iterator[Server]:
@@ -37,19 +42,19 @@ def play_round(recipe: Recipe, clients: Clients, server: Server, rounds: int) ->
     cohort = recipe.cohort(clients.ids, when.round)
     left_out: dict[ClientId, str] = {}
     if recipe.report is not None:
-        replies = clients.report(server.params, _orders(cohort, when, diagnosis, server.sides))
+        replies = clients.report(server.params, _orders(cohort, when, diagnosis, server.shown))
         diagnosis = recipe.diagnose(diagnosis, usable_reports(replies, left_out), when)
         cohort = [client for client in cohort if client not in left_out]
-    fold, reports = recipe.aggregate(server.params, diagnosis), {}
-    answers = clients.train(server.params, _orders(cohort, when, diagnosis, server.sides))
+    fold, reports = recipe.aggregate(replace(server, diagnosis=diagnosis)), {}
+    answers = clients.train(server.params, _orders(cohort, when, diagnosis, server.shown))
     for client, update in usable_updates(answers, server.params, left_out):
         fold.add(client, update)
         reports[client] = update.report
     outcome = fold.finish()
     diagnosis = with_outcome(recipe.diagnose(diagnosis, reports, when), outcome)
     params = replace(outcome.params, lengths=server.params.lengths)
-    sides = {name: side.params for name, side in outcome.sides.items() if side.shown}
-    return Server(params, when.round, diagnosis, outcome.weights, left_out, sides)
+    shown = {name: vector for name, vector in outcome.shown.items() if not _is_part(vector, params)}
+    return Server(params, when.round, diagnosis, outcome.weights, left_out, outcome.memory, shown)
 
 
 def with_outcome(diagnosis: Diagnosis, outcome: Outcome) -> Diagnosis:
@@ -68,7 +73,10 @@ def with_outcome(diagnosis: Diagnosis, outcome: Outcome) -> Diagnosis:
     return known
 
 
-def _orders(
-    cohort: Iterable[ClientId], when: When, diagnosis: Diagnosis, sides: Mapping[str, Params]
-) -> dict[ClientId, Order]:
-    return {client: Order(*when, diagnosis.get(client, NOBODY), sides) for client in cohort}
+def _is_part(vector: Tensor, params: Params) -> bool:
+    """Whether a vector is one of the new global state: clients get that anyway, and need not get it twice."""
+    return any(vector is own for own in params.vectors)
+
+
+def _orders(cohort: Iterable[ClientId], when: When, diagnosis: Diagnosis, shown: Vectors) -> dict[ClientId, Order]:
+    return {client: Order(*when, diagnosis.get(client, NOBODY), shown) for client in cohort}

@@ -112,12 +112,14 @@ def wired(order: Order, layout: Layout, params: Params | None = None) -> tuple[P
 def test_orders_come_back_with_every_bit_of_their_states(layout: Layout):
     odd = a_state(layout)
     odd.weights[:4] = torch.tensor([-0.0, 1e-45, math.inf, math.nan])
-    order = Order(3, 9, Verdict("rare", weight=1 / 3), {"a/ä": a_state(layout, 1), "": a_state(layout, 2)})
+    shown = {"a/ä": torch.tensor([-0.0, math.nan]), "moment": torch.tensor([1 / 3], dtype=torch.float64)}
+    order = Order(3, 9, Verdict("rare", weight=1 / 3), shown)
     params, again = wired(order, layout, odd)
     assert equal(params, odd)
-    assert list(again.sides) == list(order.sides)
-    assert all(equal(again.sides[side], order.sides[side]) for side in order.sides)
-    assert replace(again, sides={}) == replace(order, sides={})
+    assert list(again.shown) == list(shown)
+    assert all(again.shown[name].numpy().tobytes() == vector.numpy().tobytes() for name, vector in shown.items())
+    assert again.shown["moment"].dtype == torch.float64
+    assert replace(again, shown={}) == replace(order, shown={})
 
 
 numbers = st.floats(allow_nan=False)
@@ -210,11 +212,11 @@ def test_a_client_learns_nothing_about_the_others(layout: Layout):
 
 
 def test_a_state_is_encoded_once_however_many_clients_get_it(layout: Layout):
-    sides = {"fedce": a_state(layout, 1)}
-    orders = {str(i): Order(1, 2, Verdict(), sides) for i in range(3)}
+    shown = {"fedce/weights": torch.ones(3)}
+    orders = {str(i): Order(1, 2, Verdict(), shown) for i in range(3)}
     one, two, three = orders_to_records(a_state(layout), orders, layout).values()
     assert one["arrays"] is two["arrays"] is three["arrays"]
-    assert one["arrays/fedce"] is two["arrays/fedce"] is not one["arrays"]
+    assert one["shown"] is two["shown"] is not one["arrays"]
 
 
 # What must not come is refused, with a word on what it was
@@ -327,11 +329,14 @@ def test_names_that_differ_are_refused(layout: Layout):
         update_from_records(records, layout)
 
 
-def test_a_wrong_side_is_named(layout: Layout):
-    order = Order(1, 2, Verdict(), {"fedce": a_state(layout)})
+@pytest.mark.parametrize(
+    ("array", "got"), [(GOOD.reshape(1, -1), r"float32 \(1, 5\)"), (np.arange(3), r"int64 \(3,\)")]
+)
+def test_a_wrong_shown_vector_is_named(array, got: str, layout: Layout):
+    order = Order(1, 2, Verdict(), {"moment": torch.ones(3)})
     records = orders_to_records(a_state(layout), {"me": order}, layout)["me"]
-    records["arrays/fedce"] = ArrayRecord({"2.bias": Array(GOOD)})
-    with pytest.raises(WireError, match=r"arrays/fedce: '0\.0\.bias' is missing"):
+    records["shown"] = ArrayRecord({"moment": Array(array)})
+    with pytest.raises(WireError, match=rf"shown: 'moment' must be a vector of float32 or float64, got {got}"):
         order_from_records(records, layout)
 
 
@@ -466,8 +471,8 @@ def assert_alike(method: Method, federation: Federation, model: str, rounds: int
     for one, two in zip(here, there, strict=True):
         assert same(one, two)
         assert (one.diagnosis, one.weights, one.left_out) == (two.diagnosis, two.weights, two.left_out)
-        assert one.sides.keys() == two.sides.keys()
-        assert all(equal(one.sides[side], two.sides[side]) for side in one.sides)
+        assert one.shown.keys() == two.shown.keys()
+        assert all(torch.equal(one.shown[name], two.shown[name]) for name in one.shown)
     return there
 
 
@@ -493,4 +498,6 @@ def test_so_it_does_with_convolutions_and_batch_norm(name: str, easy_federation:
 
 def test_a_combined_method_sends_what_its_sides_made(easy_federation: Federation):
     servers = assert_alike(method_of(easy(), "fedce+rfa"), easy_federation, "mlp", 3)
-    assert list(servers[-1].sides) == ["fedce"], "otherwise the wire was never asked to carry any"
+    assert list(servers[-1].shown) == ["fedce/weights", "fedce/buffers"], (
+        "otherwise the wire was never asked to carry any"
+    )

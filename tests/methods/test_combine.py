@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpca.core import LABELS, Method, Order, Outcome, Params, Samples, Site, Stage, Update, Verdict, When
+from fedpca.core import LABELS, Method, Order, Outcome, Params, Samples, Server, Site, Stage, Update, Verdict, When
 from fedpca.data.datasets import load
 from fedpca.data.federation import Federation, federate
 from fedpca.errors import UserError
@@ -83,14 +83,14 @@ def test_corrected_labels_are_both_sides():
 
 
 def test_a_side_sees_its_own_verdict_and_its_own_aggregate():
-    made = state(5)
+    made = torch.tensor([5.0])
     verdict = Verdict("common", weight=0.1, sides={"one": Verdict("mislabeled", weight=0.7)})
-    site = site_with(verdict, {"one": made})
+    site = site_with(verdict, {"one/mean": made, "other": made})
     one, two = own_site(site, "one"), own_site(site, "two")
     assert one.order.verdict == verdict.sides["one"]
     assert two.order.verdict == Verdict()
-    assert one.order.sides == {"": made}
-    assert two.order.sides == {}
+    assert one.order.shown == {"mean": made}
+    assert two.order.shown == {}
     assert (one.order.round, one.order.rounds) == (3, 9)
     assert one.net is site.net
     assert of_side({"a": verdict}, "one") == {"a": verdict.sides["one"]}
@@ -167,7 +167,7 @@ def fixed(*shares: float) -> WeightedMean:
 
 
 def mixed(first, second, share: float = 0.5, values=(1.0, 10.0, 100.0)) -> Outcome:
-    fold = Mixed(("one", first), ("two", second), share)(state(0), {})
+    fold = Mixed(("one", first), ("two", second), share)(Server(state(0)))
     for i, value in enumerate(values):
         fold.add(str(i), Update(state(value, counter=i), 1))
     return fold.finish()

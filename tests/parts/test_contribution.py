@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fedpca.core import Diagnosis, Order, Outcome, Params, Site, Update, Verdict, When
+from fedpca.core import Diagnosis, Order, Outcome, Params, Server, Site, Update, Verdict, When
 from fedpca.loop import with_outcome
 from fedpca.models.flat import flatten, load, params_of
 from fedpca.parts.client.contribution import FULL, accuracy_without_own, balanced_accuracy, keep_state, without
@@ -30,7 +30,9 @@ def state(weights, buffers=(), counter: int = 0) -> Params:
 
 def folded(rule, states: dict[str, Params], diagnosis: Diagnosis | None = None) -> Outcome:
     first = next(iter(states.values()))
-    fold = rule(state(torch.zeros_like(first.weights), torch.zeros_like(first.buffers)), diagnosis or {})
+    fold = rule(
+        Server(state(torch.zeros_like(first.weights), torch.zeros_like(first.buffers)), diagnosis=diagnosis or {})
+    )
     for client, own in states.items():
         fold.add(client, Update(own, 1))
     return fold.finish()
@@ -153,13 +155,13 @@ def test_buffers_do_not_count_for_the_direction():
 
 def test_nobody_keeps_the_model():
     start = state([1.0, 2.0], [3.0], 4)
-    fold = ByContribution()(start, {"a": Verdict(weight=1.0)})
+    fold = ByContribution()(Server(start, diagnosis={"a": Verdict(weight=1.0)}))
     fold.add("a", Update(None, 0))
     assert fold.finish().params is start
 
 
 def test_who_trained_on_nothing_has_no_notes():
-    fold = ByContribution()(state([0.0, 0.0]), {})
+    fold = ByContribution()(Server(state([0.0, 0.0])))
     for client, step in zip("abc", THREE, strict=True):
         fold.add(client, Update(state(step) if client != "b" else None, 1))
     outcome = fold.finish()
@@ -294,7 +296,7 @@ def test_in_a_combination_the_own_aggregate_is_used_so_that_no_coefficient_turns
     load(net, replace(mixed, counters=net.counters))
     module.register_forward_pre_hook(lambda *_: seen.append(net.weights.detach().clone()))
     verdict = Verdict(weight=0.35, sides={"fedce": Verdict(weight=0.5), "rfa": Verdict(weight=0.2)})
-    order = Order(2, 9, verdict, {"fedce": replace(made, counters=net.counters)})
+    order = Order(2, 9, verdict, {"fedce/weights": made.weights, "fedce/buffers": made.buffers})
     whole = Site(net, torch.ones(2, 3), torch.zeros(2, dtype=torch.int64), {}, order, torch.Generator())
     trained(own_site(whole, "fedce"), 1, unit[0])
     with torch.no_grad():
@@ -306,7 +308,7 @@ def test_in_a_combination_the_own_aggregate_is_used_so_that_no_coefficient_turns
 def test_a_combination_shows_clients_the_aggregate_that_needs_it_and_no_other():
     states = {str(i): state(step, buffers=(float(i),)) for i, step in enumerate(THREE)}
     outcome = folded(Mixed(("ce", ByContribution()), ("rfa", GeometricMedian())), states)
-    assert {side: made.shown for side, made in outcome.sides.items()} == {"ce": True, "rfa": False}
+    assert set(outcome.shown) == {"ce/weights", "ce/buffers"}
     alone = folded(ByContribution(), states)
-    assert torch.equal(outcome.sides["ce"].params.weights, alone.params.weights)
-    assert torch.equal(outcome.sides["ce"].params.buffers, alone.params.buffers)
+    assert torch.equal(outcome.shown["ce/weights"], alone.params.weights)
+    assert torch.equal(outcome.shown["ce/buffers"], alone.params.buffers)

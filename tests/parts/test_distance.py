@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
-from fedpca.core import Order, Outcome, Params, Site, Update, Verdict, When
+from fedpca.core import Order, Outcome, Params, Server, Site, Update, Verdict, When
 from fedpca.models.build import build
 from fedpca.parts.client.distance import class_losses
 from fedpca.parts.server import distance, robust
@@ -44,7 +44,7 @@ def aggregated(states: list[Params], mislabeled=(), sizes=None, lengths=None) ->
     lengths = (len(first.weights), len(first.buffers)) if lengths is None else lengths
     start = replace(first, weights=0 * first.weights, buffers=0 * first.buffers, lengths=lengths)
     groups = {str(i): Verdict("mislabeled" if i in mislabeled else "common") for i in range(len(states))}
-    fold = by_distance(start, groups)
+    fold = by_distance(Server(start, diagnosis=groups))
     for i, own in enumerate(states):
         fold.add(str(i), Update(own, sizes[i] if sizes else 1))
     return fold.finish()
@@ -179,7 +179,7 @@ def test_weights_are_the_formulas_and_a_shift_shifts(seed: int, count: int, data
 def test_without_noisy_clients_it_is_the_mean_by_size(seed: int, sizes: list[int]):
     states = random_states(seed, len(sizes))
     outcome = aggregated(states, (), sizes)
-    fold = WeightedMean(by_size)(states[0], {})
+    fold = WeightedMean(by_size)(Server(states[0]))
     for i, own in enumerate(states):
         fold.add(str(i), Update(own, sizes[i]))
     plain = fold.finish()
@@ -213,7 +213,7 @@ def test_the_nearest_is_sought_among_the_clean_alone():
 
 def test_who_did_not_train_has_no_say():
     states = [state([0.0]), state([4.0])]
-    fold = by_distance(replace(states[0], lengths=(1,)), {"b": Verdict("mislabeled")})
+    fold = by_distance(Server(replace(states[0], lengths=(1,)), diagnosis={"b": Verdict("mislabeled")}))
     fold.add("a", Update(None, 0))
     fold.add("b", Update(states[1], 3))
     outcome = fold.finish()
@@ -224,7 +224,7 @@ def test_who_did_not_train_has_no_say():
 
 def test_nobody_keeps_the_model():
     start = state([7.0], lengths=(1, 0))
-    assert by_distance(start, {}).finish().params is start
+    assert by_distance(Server(start)).finish().params is start
 
 
 def test_blocks_do_not_change_the_result(monkeypatch):

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
-from fedpca.core import Order, Params, Site, Update, Verdict, When
+from fedpca.core import Order, Params, Server, Site, Update, Verdict, When
 from fedpca.models.build import build
 from fedpca.parts.client.gap import Gap, KeepOwnLevel, badness
 from fedpca.parts.server.aggregate import WeightedMean
@@ -32,7 +32,8 @@ def stored(diagnosis) -> list[float]:
 
 def effective(diagnosis, sizes=None) -> list[float]:
     """The weights that an aggregation under these opinions gives."""
-    fold = WeightedMean(by_share)(Params(torch.zeros(1), torch.empty(0), torch.empty(0, dtype=torch.int64)), diagnosis)
+    start = Params(torch.zeros(1), torch.empty(0), torch.empty(0, dtype=torch.int64))
+    fold = WeightedMean(by_share)(Server(start, diagnosis=diagnosis))
     for i, client in enumerate(diagnosis):
         own = Params(torch.tensor([float(i)]), torch.empty(0), torch.empty(0, dtype=torch.int64))
         fold.add(client, Update(own, sizes[i] if sizes else 1))

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpca.core import Outcome, Params, Update
+from fedpca.core import Outcome, Params, Server, Update
 from fedpca.parts.server import robust
 from fedpca.parts.server.robust import GeometricMedian, coordinate_median, geometric_weights
 
@@ -16,7 +16,7 @@ DIAMOND = [(0.0, 0), (4, 0), (5, 3), (1, 2)]
 
 def aggregated(rule, points, sizes=None, counters=None) -> Params:
     start = Params(torch.zeros(len(points[0])), torch.zeros(1), torch.zeros(1, dtype=torch.int64))
-    fold = rule(start, {})
+    fold = rule(Server(start))
     for i, point in enumerate(points):
         counter = torch.tensor([counters[i] if counters else 0])
         state = Params(torch.tensor(point, dtype=torch.float32), torch.tensor([float(i)]), counter)
@@ -116,7 +116,7 @@ def test_identical_clients_give_their_state(rule):
 @pytest.mark.parametrize("rule", [coordinate_median, GeometricMedian()])
 def test_nobody_keeps_the_model(rule):
     start = Params(torch.ones(2), torch.ones(1), torch.ones(1, dtype=torch.int64))
-    fold = rule(start, {})
+    fold = rule(Server(start))
     fold.add("a", Update(None, 0))
     assert fold.finish() == Outcome(start)
 

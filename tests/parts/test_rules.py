@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpca.core import Outcome, Params, Update, Verdict
+from fedpca.core import Outcome, Params, Server, Update, Verdict
 from fedpca.parts.server.aggregate import WeightedMean
 from fedpca.parts.server.contribution import ByContribution
 from fedpca.parts.server.distance import by_distance
@@ -40,7 +40,7 @@ def random_states(seed: int, count: int, dtype: torch.dtype = torch.float32) -> 
 def aggregated(rule: str, states: list[Params], sizes: list[int], order=None) -> Outcome:
     """The outcome; the first client is judged mislabeled. Updates arrive in this order, the names stay."""
     start = replace(states[0], weights=0 * states[0].weights, buffers=0 * states[0].buffers, lengths=(4, 2, 3))
-    fold = RULES[rule](start, {"0": Verdict("mislabeled")})
+    fold = RULES[rule](Server(start, diagnosis={"0": Verdict("mislabeled")}))
     for i in order or range(len(states)):
         fold.add(str(i), Update(states[i], sizes[i]))
     return fold.finish()

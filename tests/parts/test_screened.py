@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedpca.core import Params, Update, Verdict
+from fedpca.core import Params, Server, Update, Verdict
 from fedpca.parts.server.aggregate import WeightedMean
 from fedpca.parts.server.screened import DynamicStep, WithoutLongest
 from fedpca.parts.server.weigh import ByLoss, by_size
@@ -14,7 +14,9 @@ def state(*weights: float, buffer: float = 0.0) -> Params:
 
 
 def aggregated(rule, start: Params, states, losses, sizes=None):
-    fold = rule(start, {str(i): Verdict(report={"loss": float(loss)}) for i, loss in enumerate(losses)})
+    fold = rule(
+        Server(start, diagnosis={str(i): Verdict(report={"loss": float(loss)}) for i, loss in enumerate(losses)})
+    )
     for i, own in enumerate(states):
         fold.add(str(i), Update(own, sizes[i] if sizes else 1))
     outcome = fold.finish()

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpca.core import Params, Update, Verdict
+from fedpca.core import Params, Server, Update, Verdict
 from fedpca.parts.server.aggregate import WeightedMean, WithoutTheMislabeled
 from fedpca.parts.server.weigh import ByCapacity, ByLoss, ByReliabilityAndCapacity, BySharpness, by_size
 
@@ -26,7 +26,7 @@ def shares(rule: WeightedMean, dispersions, sizes, reliabilities=None, groups=No
         str(i): Verdict(group=groups[i], weight=last[i], report={"dispersion": float(dispersions[i])})
         for i in range(count)
     }
-    fold = rule(state(-1), diagnosis)
+    fold = rule(Server(state(-1), diagnosis=diagnosis))
     for i in range(count):
         fold.add(str(i), Update(state(i) if sizes[i] else None, sizes[i], reliabilities[i]))
     outcome = fold.finish()
@@ -83,7 +83,7 @@ def test_who_is_newly_dropped_leaves_after_the_smoothing():
     diagnosis = {
         str(i): Verdict(weight=last, group="mislabeled" if i == 2 else None) for i, last in enumerate((0.1, 0.4, 0.5))
     }
-    fold = WithoutTheMislabeled(WeightedMean(by_size, smoothing=0.5))(state(0), diagnosis)
+    fold = WithoutTheMislabeled(WeightedMean(by_size, smoothing=0.5))(Server(state(0), diagnosis=diagnosis))
     for i in range(3):
         fold.add(str(i), Update(state(1), 10 if i < 2 else 0))
     smoothed = [(0.5 + 0.1) / 2, (0.5 + 0.4) / 2]  # and .25, which goes
@@ -149,7 +149,7 @@ def test_ablations():
 
 
 def test_without_dispersions_size_decides():
-    fold = full(3)(state(0), {})
+    fold = full(3)(Server(state(0)))
     for client, size in (("a", 10), ("b", 30)):
         fold.add(client, Update(state(1), size))
     assert fold.finish().weights == {"a": 0.25, "b": 0.75}
@@ -159,7 +159,7 @@ def by_report(rule: WeightedMean, key: str, values, sizes=None, last=None) -> li
     """The weights when clients report these values of one number."""
     sizes, last = sizes or [1] * len(values), last or [None] * len(values)
     diagnosis = {str(i): Verdict(report={key: float(v)}, weight=last[i]) for i, v in enumerate(values)}
-    fold = rule(state(-1), diagnosis)
+    fold = rule(Server(state(-1), diagnosis=diagnosis))
     for i, size in enumerate(sizes):
         fold.add(str(i), Update(state(i), size))
     return list(fold.finish().weights.values())

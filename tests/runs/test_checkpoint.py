@@ -1,7 +1,11 @@
 """Checkpoints: every bit comes back, and a broken one is named."""
 
+import json
+
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save
 
 from fedpca.core import Params, Server, Verdict
 from fedpca.errors import RunError
@@ -10,7 +14,7 @@ from fedpca.runs.folder import CHECKPOINT
 
 
 def a_server() -> Server:
-    params, side = (Params(torch.randn(5), torch.rand(2), torch.tensor([7]), lengths=(2, 3, 2)) for _ in range(2))
+    params = Params(torch.randn(5), torch.rand(2), torch.tensor([7]), lengths=(2, 3, 2))
     verdict = Verdict(
         "rare",
         suspicion=1 / 3,
@@ -26,7 +30,8 @@ def a_server() -> Server:
         {"a/b": verdict, "c": Verdict()},
         {"a/b": 1 / 3, "c": 2 / 3},
         {"d": "its weights are not finite"},
-        {"fedce": side},
+        {"moment": torch.randn(5).double()},
+        {"fedce/weights": torch.randn(5)},
     )
 
 
@@ -38,8 +43,11 @@ def test_a_checkpoint_gives_back_every_bit(tmp_path):
     assert untested is None
     for name in ("weights", "buffers", "counters"):
         assert torch.equal(getattr(again.params, name), getattr(server.params, name))
-        assert torch.equal(getattr(again.sides["fedce"], name), getattr(server.sides["fedce"], name))
     assert again.params.lengths == server.params.lengths
+    assert list(again.memory) == ["moment"]
+    assert list(again.shown) == ["fedce/weights"]
+    assert torch.equal(again.memory["moment"], server.memory["moment"])
+    assert torch.equal(again.shown["fedce/weights"], server.shown["fedce/weights"])
     assert again.diagnosis == server.diagnosis
     assert (again.round, again.weights, again.left_out) == (12, server.weights, server.left_out)
     assert torch.equal(remembered["a/b"]["labels"], torch.tensor([1, 2]))
@@ -49,6 +57,17 @@ def test_a_checkpoint_gives_back_every_bit(tmp_path):
 def test_a_rule_without_weights_is_kept_as_such(tmp_path):
     save_checkpoint(tmp_path, Server(a_server().params, 1), {})
     assert load_checkpoint(tmp_path)[0].weights is None
+
+
+def test_a_combined_methods_checkpoint_of_the_first_version_is_refused(tmp_path):
+    save_checkpoint(tmp_path, a_server(), {})
+    with safe_open(tmp_path / CHECKPOINT, "pt") as file:
+        state = json.loads(file.metadata()["server"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    old = save(tensors, {"server": json.dumps({**state, "sides": ["fedce"]})})
+    (tmp_path / CHECKPOINT).write_bytes(old)
+    with pytest.raises(RunError, match=r"is of fedpca 0\.1 and cannot go on: delete .* and start again"):
+        load_checkpoint(tmp_path)
 
 
 def test_a_broken_checkpoint_is_named(tmp_path):

@@ -13,7 +13,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from fedpca.errors import WireError
-from fedpca.sites.messages import EVALUATION, NUMBERS, SIDE, STATE, UPDATE, Arrays, Content
+from fedpca.sites.messages import EVALUATION, NUMBERS, SHOWN, STATE, UPDATE, Arrays, Content
 
 NPY = "numpy.ndarray"  # Flower's name for arrays in NumPy's file format
 Record = ArrayRecord | ConfigRecord | MetricRecord
@@ -43,7 +43,7 @@ def from_records(records: RecordDict) -> Content:
 
 def _kind(name: str) -> type[Record]:
     """Flower's kind of record for a part of a message."""
-    if name == STATE or name.startswith(SIDE):
+    if name in (STATE, SHOWN):
         return ArrayRecord
     return MetricRecord if name in (NUMBERS, UPDATE, EVALUATION) else ConfigRecord
 

@@ -18,17 +18,19 @@ from fedpca.core import (
     Fold,
     Order,
     Outcome,
-    Params,
     Report,
+    Server,
     Site,
     Update,
     Verdict,
+    Weights,
     When,
 )
 from fedpca.parts.abilities import Direction, LogitShift, OfMany, ability
 
 Rest = ParamSpec("Rest")
 Result = TypeVar("Result")
+Entry = TypeVar("Entry")
 
 
 class OwnMemory(MutableMapping[str, Tensor]):
@@ -58,14 +60,31 @@ class OwnMemory(MutableMapping[str, Tensor]):
 
 
 def own_site(site: Site, side: str) -> Site:
-    """What one side's code may see: its memory, its verdict, and what it made of the last round under the name ""."""
+    """What one side's code may see on a client: its memory, its verdict, and what its rule shows."""
     return replace(site, memory=OwnMemory(site.memory, side), order=own_order(site.order, side))
 
 
 def own_order(order: Order, side: str) -> Order:
     """What the server tells one side."""
-    made = {"": order.sides[side]} if side in order.sides else {}
-    return replace(order, verdict=order.verdict.sides.get(side, Verdict()), sides=made)
+    verdict = order.verdict.sides.get(side, Verdict())
+    return replace(order, verdict=verdict, shown=own_entries(order.shown, side))
+
+
+def own_server(server: Server, side: str) -> Server:
+    """What one side's rule may see on the server: its opinions, and what it keeps."""
+    memory, shown = own_entries(server.memory, side), own_entries(server.shown, side)
+    return replace(server, diagnosis=of_side(server.diagnosis, side), memory=memory, shown=shown)
+
+
+def own_entries(entries: Mapping[str, Entry], side: str) -> dict[str, Entry]:
+    """Those of one side, under the names that it gave them."""
+    prefix = f"{side}/"
+    return {name.removeprefix(prefix): entry for name, entry in entries.items() if name.startswith(prefix)}
+
+
+def both_entries(entries: Mapping[str, Mapping[str, Entry]]) -> dict[str, Entry]:
+    """Those of every side in one, each under its side's name."""
+    return {f"{side}/{name}": entry for side, own in entries.items() for name, entry in own.items()}
 
 
 def of_side(diagnosis: Diagnosis, side: str) -> Diagnosis:
@@ -117,15 +136,15 @@ class SidedReports(Generic[Rest]):
 
     def __call__(self, site: Site, *rest: Rest.args, **named: Rest.kwargs) -> Report:
         """All numbers; labels that one side corrects here are the other's from the next exchange on."""
-        given, told = site.memory.get(LABELS), {}
+        given, reports = site.memory.get(LABELS), {}
         corrected = given
         for side, part in self.parts:
-            told[side] = part(own_site(site, side), *rest, **named)
+            reports[side] = part(own_site(site, side), *rest, **named)
             if (now := site.memory.get(LABELS)) is not given:
                 corrected = now
                 _put(site.memory, given)
         _put(site.memory, corrected)
-        return {f"{side}/{key}": value for side, report in told.items() for key, value in report.items()}
+        return both_entries(reports)
 
 
 def _put(memory: MutableMapping[str, Tensor], labels: Tensor | None) -> None:
@@ -145,14 +164,10 @@ class SidedDiagnose:
         """The opinions, each side's own inside the common one."""
         known = dict(diagnosis)
         for side, part in self.parts:
-            own = {client: _stripped(report, f"{side}/") for client, report in reports.items()}
+            own = {client: own_entries(report, side) for client, report in reports.items()}
             for client, verdict in part(of_side(known, side), own, when).items():
                 known[client] = _with_side(known.get(client, Verdict()), side, verdict)
         return known
-
-
-def _stripped(report: Report, prefix: str) -> Report:
-    return {key.removeprefix(prefix): value for key, value in report.items() if key.startswith(prefix)}
 
 
 def _with_side(whole: Verdict, side: str, own: Verdict) -> Verdict:
@@ -188,9 +203,8 @@ class Mixed:
     second: tuple[str, Aggregate]
     share: float = 0.5
 
-    def __call__(self, start: Params, diagnosis: Diagnosis) -> MixedFold:
-        """Two empty folds, each with its own side's opinions."""
-        folds = {side: rule(start, of_side(diagnosis, side)) for side, rule in (self.first, self.second)}
+    def __call__(self, server: Server) -> MixedFold:
+        folds = {side: rule(own_server(server, side)) for side, rule in (self.first, self.second)}
         return MixedFold(folds, self.share)
 
 
@@ -214,13 +228,17 @@ class MixedFold:
             weights=_between(two.params.weights, one.params.weights, self.share),
             buffers=_between(two.params.buffers, one.params.buffers, self.share),
         )
-        if one.weights is None or two.weights is None:
-            return Outcome(params, sides=sides)
-        shares = {
-            client: self.share * one.weights.get(client, 0.0) + (1 - self.share) * two.weights.get(client, 0.0)
-            for client in {**one.weights, **two.weights}
+        memory = both_entries({side: own.memory for side, own in sides.items()})
+        shown = both_entries({side: own.shown for side, own in sides.items()})
+        return Outcome(params, self._weights(one.weights, two.weights), memory=memory, shown=shown, sides=sides)
+
+    def _weights(self, one: Weights | None, two: Weights | None) -> Weights | None:
+        if one is None or two is None:
+            return None
+        return {
+            client: self.share * one.get(client, 0.0) + (1 - self.share) * two.get(client, 0.0)
+            for client in {**one, **two}
         }
-        return Outcome(params, shares, sides=sides)
 
 
 def _between(start: Tensor, end: Tensor, share: float) -> Tensor:

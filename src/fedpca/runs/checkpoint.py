@@ -18,7 +18,7 @@ from fedpca.errors import RunError
 from fedpca.runs.folder import CHECKPOINT, RoundLine
 
 Memory = dict[ClientId, dict[str, Tensor]]
-VECTORS = ("weights", "buffers", "counters")
+PARAMS = ("params/weights", "params/buffers", "params/counters")
 
 
 class Checkpoint(NamedTuple):
@@ -36,13 +36,12 @@ def save_checkpoint(folder: Path, server: Server, memory: Memory, untested: Roun
         "diagnosis": {client: asdict(verdict) for client, verdict in server.diagnosis.items()},
         "weights": server.weights,
         "left_out": dict(server.left_out),
-        "sides": list(server.sides),
         "lengths": server.params.lengths,
         "untested": untested,
     }
-    tensors = _tensors("params", server.params)
-    for side, params in server.sides.items():
-        tensors |= _tensors(f"sides/{side}", params)
+    tensors = dict(zip(PARAMS, server.params.vectors, strict=True))
+    tensors |= {f"kept/{name}": vector.contiguous() for name, vector in server.memory.items()}
+    tensors |= {f"shown/{name}": vector.contiguous() for name, vector in server.shown.items()}
     tensors |= {f"memory/{client}\n{key}": own[key].contiguous() for client, own in memory.items() for key in own}
     write_whole(folder / CHECKPOINT, save(tensors, {"server": json.dumps(state)}))
 
@@ -61,18 +60,17 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         if name.startswith("memory/"):
             client, _, key = name.removeprefix("memory/").partition("\n")
             memory.setdefault(client, {})[key] = tensor
-    params, *sides = (
-        Params(*(tensors[f"{place}/{vector}"] for vector in VECTORS), lengths=tuple(state["lengths"]))
-        for place in ("params", *(f"sides/{side}" for side in state["sides"]))
-    )
+    if state.get("sides"):
+        raise RunError(f"the checkpoint {path} is of fedpca 0.1 and cannot go on: delete {folder} and start again")
+    params = Params(*(tensors[name] for name in PARAMS), lengths=tuple(state["lengths"]))
     diagnosis = {client: _verdict(verdict) for client, verdict in state["diagnosis"].items()}
-    named = dict(zip(state["sides"], sides, strict=True))
-    server = Server(params, state["round"], diagnosis, state["weights"], state["left_out"], named)
+    rule = _under("kept/", tensors), _under("shown/", tensors)
+    server = Server(params, state["round"], diagnosis, state["weights"], state["left_out"], *rule)
     return Checkpoint(server, memory, state.get("untested"))
 
 
-def _tensors(place: str, params: Params) -> dict[str, Tensor]:
-    return {f"{place}/{vector}": getattr(params, vector) for vector in VECTORS}
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def _verdict(fields: dict[str, Any]) -> Verdict:

@@ -3,7 +3,7 @@
 | message | part | what |
 |---|---|---|
 | to a site | `arrays` | the global state under the model's own names |
-| | `arrays/SIDE` | what one of two combined methods made, where clients need it |
+| | `shown` | vectors that the server's rule keeps and shows to clients, where it has any |
 | | `order` | `round`, `rounds`, and the site's own `verdict` as JSON, which nests and keeps every float's bits |
 | | `run` | the run's `id`, `task`, `classes`; whether to `evaluate`; `exchange`; `privacy` of reports |
 | its report | `report` | the numbers |
@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, Json, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
+from torch import Tensor
 
 from fedpca.core import ClientId, Method, Order, Params, Report, Update, Verdict
 from fedpca.errors import WireError
@@ -37,7 +38,7 @@ from fedpca.sites.one_exchange import in_one_exchange
 from fedpca.sites.settings import ReportPrivacy, SiteName
 
 HELLO, REPORT, TRAIN, EVALUATE = "hello", "report", "train", "evaluate"  # kinds of messages
-STATE, SIDE = "arrays", "arrays/"  # parts of messages that are states
+STATE, SHOWN = "arrays", "shown"  # parts of messages that are arrays
 ORDER, RUN, SITE, NUMBERS, UPDATE, EVALUATION = "order", "run", "site", "report", "update", "evaluation"
 SAME_MODEL = "server and sites must build the same model"
 EXACTLY = ConfigDict(strict=True, extra="forbid")
@@ -130,19 +131,19 @@ REPORTED = TypeAdapter(dict[str, float | list[float]], config=ConfigDict(strict=
 def write_orders(params: Params, orders: Mapping[ClientId, Order], layout: Layout) -> dict[ClientId, Content]:
     """What goes to each site: the global state and its own order; nothing about other sites.
 
-    A state is one object however many sites it goes to, so that an engine can encode it once.
+    Arrays are one object however many sites they go to, so that an engine can encode them once.
     """
-    made: dict[int, Arrays] = {}
+    state, made = _arrays(params, layout), dict[int, Arrays]()
 
-    def arrays(state: Params) -> Arrays:
-        if id(state) not in made:
-            made[id(state)] = _arrays(state, layout)
-        return made[id(state)]
+    def shown(order: Order) -> Mapping[str, Arrays]:
+        if order.shown and id(order.shown) not in made:
+            made[id(order.shown)] = {name: vector.numpy() for name, vector in order.shown.items()}
+        return {SHOWN: made[id(order.shown)]} if order.shown else {}
 
     return {
         site: Content(
             {ORDER: {"round": order.round, "rounds": order.rounds, "verdict": json.dumps(asdict(order.verdict))}},
-            {STATE: arrays(params), **{SIDE + side: arrays(state) for side, state in order.sides.items()}},
+            {STATE: state, **shown(order)},
         )
         for site, order in orders.items()
     }
@@ -151,8 +152,15 @@ def write_orders(params: Params, orders: Mapping[ClientId, Order], layout: Layou
 def read_order(content: Content, layout: Layout) -> tuple[Params, Order]:
     """The global state and the order that a site got."""
     head = _checked(ORDER_HEAD, content, ORDER)
-    sides = {name.removeprefix(SIDE): _params(content, name, layout) for name in content.states if name != STATE}
-    return _params(content, STATE, layout), Order(head.round, head.rounds, head.verdict, sides)
+    shown = {name: _vector(name, array) for name, array in content.states.get(SHOWN, {}).items()}
+    return _params(content, STATE, layout), Order(head.round, head.rounds, head.verdict, shown)
+
+
+def _vector(name: str, array: NDArray[Any]) -> Tensor:
+    if array.ndim != 1 or array.dtype not in (np.float32, np.float64):
+        got = f"{array.dtype!s:.80} {array.shape!s:.80}"
+        raise WireError(f"{SHOWN}: {name!r:.80} must be a vector of float32 or float64, got {got}")
+    return torch.from_numpy(array)
 
 
 def write_report(report: Report) -> Content:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -28,8 +30,10 @@ def accuracy_without_own(site: Site) -> Report:
     share = verdict.weight
     if share is None or last is None or int(last) != site.order.round - 1 or verdict.notes.get("absent"):
         return {}
-    here = params_of(site.net)
-    load(site.net, without(site.order.sides.get("", here), site.memory["weights"], site.memory["buffers"], share))
+    here, shown = params_of(site.net), site.order.shown
+    # what the rule made of the last round; where it is the global model itself, it is not sent again
+    mean = replace(here, weights=shown.get("weights", here.weights), buffers=shown.get("buffers", here.buffers))
+    load(site.net, without(mean, site.memory["weights"], site.memory["buffers"], share))
     predicted = torch.cat([logits.argmax(dim=1) for _, logits in passes(site)])
     load(site.net, here)
     return {"others": balanced_accuracy(predicted, site.y)}

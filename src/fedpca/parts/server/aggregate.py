@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fedpca.core import Aggregate, ClientId, Diagnosis, Fold, Outcome, Params, Update
+from fedpca.core import Aggregate, ClientId, Fold, Outcome, Params, Server, Update
 from fedpca.parts.server.weigh import Count, Weigh
 
 
@@ -23,11 +23,11 @@ class WeightedMean:
     weigh: Weigh
     smoothing: float = 1.0
 
-    def __call__(self, start: Params, diagnosis: Diagnosis) -> RunningMean:
-        """An empty sum."""
+    def __call__(self, server: Server) -> RunningMean:
+        diagnosis = server.diagnosis
         last = {c: v.weight for c, v in diagnosis.items() if v.weight is not None and self.smoothing < 1}
         judged = {c for c, v in diagnosis.items() if v.group == "mislabeled"}
-        return RunningMean(start, self.weigh(diagnosis), last, judged, self.smoothing)
+        return RunningMean(server.params, self.weigh(diagnosis), last, judged, self.smoothing)
 
 
 class RunningMean:
@@ -84,10 +84,9 @@ class WithoutTheMislabeled:
 
     rule: Aggregate
 
-    def __call__(self, start: Params, diagnosis: Diagnosis) -> ExcludingFold:
-        """The other rule's empty fold, and whom to keep from it."""
-        excluded = {client for client, verdict in diagnosis.items() if verdict.group == "mislabeled"}
-        return ExcludingFold(self.rule(start, diagnosis), excluded)
+    def __call__(self, server: Server) -> ExcludingFold:
+        excluded = {client for client, verdict in server.diagnosis.items() if verdict.group == "mislabeled"}
+        return ExcludingFold(self.rule(server), excluded)
 
 
 class ExcludingFold:

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedpca.core import ClientId, Diagnosis, Outcome, Params, Verdict
+from fedpca.core import ClientId, Outcome, Params, Server, Vectors, Verdict
 from fedpca.parts.server.robust import Kept
 
 
@@ -24,23 +24,22 @@ class ByContribution:
     mode: Literal["times", "plus"] = "times"
     averaged: bool = True  # False: this round's shares alone, each at least 1e-3
 
-    def __call__(self, start: Params, diagnosis: Diagnosis) -> ContributionFold:
-        """An empty collection."""
-        return ContributionFold(start, diagnosis, self)
+    def __call__(self, server: Server) -> ContributionFold:
+        return ContributionFold(server, self)
 
 
 class ContributionFold(Kept):
     """States waiting to be weighed against each other."""
 
-    def __init__(self, start: Params, diagnosis: Diagnosis, rule: ByContribution) -> None:
-        super().__init__(start)
-        self.diagnosis, self.rule = diagnosis, rule
+    def __init__(self, server: Server, rule: ByContribution) -> None:
+        super().__init__(server.params)
+        self.diagnosis, self.rule = server.diagnosis, rule
 
     def finish(self) -> Outcome:
         """The mean, its shares, and the running means that the next round goes on from."""
         absent = {client: {"absent": 1.0} for client in self.diagnosis if client not in self.states}
         if not self.states:
-            return Outcome(self.start, {}, absent, shown=True)
+            return Outcome(self.start, {}, absent, shown=_vectors(self.start))
         before = [self.diagnosis.get(client, Verdict()) for client in self.states]
         last = _shares(_doubles([verdict.weight or 0.0 for verdict in before]))
         scores = _doubles([_score(verdict.report.get("others")) for verdict in before])
@@ -49,7 +48,8 @@ class ContributionFold(Kept):
         fresh = contributions(means["direction"], means["others"], self.rule.mode)
         means["share"] = _running(before, "share", fresh)
         shares = _shares(means["share"] if self.rule.averaged else fresh.clamp_min(1e-3))
-        return Outcome(self.mean(shares), self._by_client(shares), {**absent, **self._notes(means)}, shown=True)
+        mean, notes = self.mean(shares), {**absent, **self._notes(means)}
+        return Outcome(mean, self._by_client(shares), notes, shown=_vectors(mean))
 
     def _by_client(self, values: Tensor) -> dict[ClientId, float]:
         return dict(zip(self.states, values.tolist(), strict=True))
@@ -65,6 +65,11 @@ class ContributionFold(Kept):
             }
             for client in self.states
         }
+
+
+def _vectors(mean: Params) -> Vectors:
+    """What clients take their own state out of: where another method mixes into the global model, it is not that."""
+    return {"weights": mean.weights, "buffers": mean.buffers}
 
 
 def cosines_to_others(gram: Tensor, shares: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedpca.core import ClientId, Diagnosis, Outcome, Params, Report, When
+from fedpca.core import ClientId, Diagnosis, Outcome, Params, Report, Server, When
 from fedpca.parts.mixture import fit
 from fedpca.parts.server.diagnose import remember
 from fedpca.parts.server.identify import scaled
@@ -70,9 +70,10 @@ def upper_rows(table: Floats, fits: int) -> list[bool]:
     return list(Counter(tuple(vote.tolist()) for vote in votes).most_common(1)[0][0])
 
 
-def by_distance(start: Params, diagnosis: Diagnosis) -> DistanceFold:
+def by_distance(server: Server) -> DistanceFold:
     """The mean with weights N exp(-D), D a mislabeled client's distance to the nearest other one, over the largest."""
-    return DistanceFold(start, {client for client, verdict in diagnosis.items() if verdict.group == "mislabeled"})
+    mislabeled = {client for client, verdict in server.diagnosis.items() if verdict.group == "mislabeled"}
+    return DistanceFold(server.params, mislabeled)
 
 
 class DistanceFold(Kept):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedpca.core import ClientId, Diagnosis, Outcome, Params, Update
+from fedpca.core import ClientId, Outcome, Params, Server, Update
 from fedpca.parts.server.aggregate import as_state
 
 BLOCK = 1 << 18  # entries of each client's vector at a time
@@ -60,9 +60,8 @@ class PerCoordinate:
 
     rule: Callable[[Tensor], Tensor]  # values (K, n), of the vector's own type -> (n,)
 
-    def __call__(self, start: Params, diagnosis: Diagnosis) -> CoordinateFold:
-        """An empty collection."""
-        return CoordinateFold(start, self.rule)
+    def __call__(self, server: Server) -> CoordinateFold:
+        return CoordinateFold(server.params, self.rule)
 
 
 class CoordinateFold(Kept):
@@ -103,9 +102,8 @@ class GeometricMedian:
     least_distance: float = 1e-5
     tolerance: float = 1e-6  # relative change of the summed distance at which the steps end
 
-    def __call__(self, start: Params, diagnosis: Diagnosis) -> GeometricFold:
-        """An empty collection."""
-        return GeometricFold(start, self)
+    def __call__(self, server: Server) -> GeometricFold:
+        return GeometricFold(server.params, self)
 
 
 class GeometricFold(Kept):

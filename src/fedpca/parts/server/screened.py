@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappush, heappushpop
 
 import torch
 
-from fedpca.core import ClientId, Diagnosis, Fold, Outcome, Params, Update, Verdict
+from fedpca.core import ClientId, Diagnosis, Fold, Outcome, Params, Server, Update, Verdict
 from fedpca.parts.server.aggregate import WeightedMean
 from fedpca.parts.server.weigh import by_size
 
@@ -22,18 +22,17 @@ class DynamicStep:
     q: float
     lr: float
 
-    def __call__(self, start: Params, diagnosis: Diagnosis) -> DynamicFold:
-        """Empty sums."""
-        return DynamicFold(start, diagnosis, self)
+    def __call__(self, server: Server) -> DynamicFold:
+        return DynamicFold(server, self)
 
 
 class DynamicFold:
     """The sums of q-FFL's steps and bounds."""
 
-    def __init__(self, start: Params, diagnosis: Diagnosis, rule: DynamicStep) -> None:
-        self.start, self.diagnosis, self.rule = start, diagnosis, rule
-        self.steps, self.bound = torch.zeros_like(start.weights, dtype=torch.float64), 0.0
-        self.mean = WeightedMean(by_size)(start, {})
+    def __init__(self, server: Server, rule: DynamicStep) -> None:
+        self.start, self.diagnosis, self.rule = server.params, server.diagnosis, rule
+        self.steps, self.bound = torch.zeros_like(self.start.weights, dtype=torch.float64), 0.0
+        self.mean = WeightedMean(by_size)(server)
 
     def add(self, client: ClientId, update: Update) -> None:
         """Adds a client's step and bound."""
@@ -62,9 +61,8 @@ class WithoutLongest:
     count: int
     mean: WeightedMean
 
-    def __call__(self, start: Params, diagnosis: Diagnosis) -> ScreenedFold:
-        """Nothing screened yet."""
-        return ScreenedFold(start, self.count, self.mean(start, diagnosis))
+    def __call__(self, server: Server) -> ScreenedFold:
+        return ScreenedFold(server.params, self.count, self.mean(server))
 
 
 class ScreenedFold:
@@ -89,7 +87,8 @@ class ScreenedFold:
     def finish(self) -> Outcome:
         """The mean of those passed on; the held back have weight zero."""
         outcome = self.inner.finish()
-        return Outcome(outcome.params, {client: (outcome.weights or {}).get(client, 0.0) for client in self.order})
+        weights = outcome.weights or {}
+        return replace(outcome, weights={client: weights.get(client, 0.0) for client in self.order})
 
 
 def _number(diagnosis: Diagnosis, client: ClientId, key: str) -> float:
