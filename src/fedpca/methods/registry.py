@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -43,15 +43,25 @@ class Facts(NamedTuple):
 
 def parse(name: str) -> MethodName:
     """A method's name taken apart; an error says which part nobody knows."""
-    return parse_name(name, lambda part: part in METHODS or bool(PLACE.fullmatch(part)), method_names())
+    return parse_name(name, lambda part: part in METHODS or bool(PLACE.fullmatch(part)), known_names())
 
 
 @cache
 def method_names() -> list[str]:
     """Every method that has a name of its own and the paper's combinations, in the order of the tables."""
+    return _by_family(METHODS)
+
+
+@cache
+def known_names() -> list[str]:
+    """The same without importing anything: methods of installed packages come last."""
+    return list(dict.fromkeys((*_by_family(METHODS.own), *METHODS)))
+
+
+def _by_family(names: Iterable[str]) -> list[str]:
     listed: list[tuple[Family, str]] = [("fair + robust", "+".join(pair)) for pair in combine.LISTED]
     listed += [("drop", name + DROP) for name in drop.LISTED]
-    listed += [(METHODS[name].family, name) for name in METHODS]
+    listed += [(METHODS[name].family, name) for name in names]
     return [name for _, name in sorted(listed, key=lambda item: _place(item[0]))]
 
 
@@ -73,8 +83,11 @@ def facts(name: str) -> Facts:
 
 
 def known_facts(name: str) -> Facts | None:
-    """The same without importing anything: None if the method, or a part of it, is of another package."""
-    return facts(name) if all(part in METHODS.own for part in parse(name).simple) else None
+    """The same without importing anything: None if the method, or a part of it, is of another package, or unknown."""
+    try:
+        return facts(name) if all(part in METHODS.own for part in parse(name).simple) else None
+    except SettingsError:
+        return None
 
 
 def defaults(table: str, method: str) -> tuple[type[Settings], Table, Table]:

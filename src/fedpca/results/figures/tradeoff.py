@@ -17,7 +17,6 @@ from fedpca.results.figures.shared import series, style
 from fedpca.results.figures.shared.labels import name_points
 from fedpca.results.figures.shared.registry import FigureKind
 from fedpca.results.figures.shared.style import Look
-from fedpca.results.read.families import family_of
 from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
 from fedpca.runs.scores import Spread, spread
@@ -93,7 +92,7 @@ def crowd(points: Sequence[Point]) -> list[Point]:
 def _point(label: str, runs: Sequence[Run]) -> Point:
     last = [run.last() for run in runs]
     common, rare = (spread([100 * fmean(values[group]) for values in last]) for group in ("common", "rare"))
-    return Point(label, family_of(runs[0].method), common, rare)
+    return Point(label, runs[0].family, common, rare)
 
 
 def _around(points: Sequence[Point], least: float = 5.0) -> Window:

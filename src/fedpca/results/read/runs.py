@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fedpca.errors import RunError
+from fedpca.methods.define import FAMILIES
 from fedpca.methods.identify import IdentifySettings
-from fedpca.methods.registry import METHODS
-from fedpca.results.read.families import rank_of
+from fedpca.methods.registry import METHODS, known_names
 from fedpca.results.read.metrics import in_tables
 from fedpca.runs.check import read_stored, stored_facts
 from fedpca.runs.folder import ROUNDS, SETTINGS, is_run, read_about, read_rounds
@@ -50,21 +51,26 @@ class Run:
         """Whether all rounds were played."""
         return len(self.rounds) >= self.settings.rounds
 
-    @property
+    @cached_property
     def facts(self) -> dict[str, Any]:
         """The method's summary, family and defaults, and whether it judges clients, as the run folder has them."""
         found: dict[str, Any] = self.about.get("method") or stored_facts(self.settings)
         return found
 
     @property
+    def family(self) -> str:
+        """The family that the method stands with in tables and figures."""
+        return self.facts["family"] if self.facts["family"] in FAMILIES else "outside"
+
+    @property
     def identify(self) -> IdentifySettings | None:
         """How the method compares suspicions with a threshold; None if it judges in another way, or nobody."""
-        own = {
-            name: table for name, table in self.settings.method.items() if name in METHODS.own or name.endswith(DROP)
-        }
-        rules = [table["identify"] for table in own.values() if "identify" in table]
-        others = [name for name, table in own.items() if "identify" not in table and METHODS.own[name].judges]
-        return IdentifySettings.model_validate(rules[0]) if len(rules) == 1 and not others else None
+        tables = self.settings.method
+        rules = [own["identify"] for name, own in tables.items() if "identify" in own and _is_own(name)]
+        others = [name for name in METHODS.own.keys() & tables.keys() if "identify" not in tables[name]]
+        if len(rules) != 1 or any(METHODS.own[name].judges for name in others):
+            return None
+        return IdentifySettings.model_validate(rules[0])
 
     def scenario(self) -> str:
         """What must be equal for two runs to stand in one table: all but method, seed, device and saved features."""
@@ -97,7 +103,7 @@ class Run:
     def rank(self) -> tuple[int, list[str | float]]:
         """The order of the list of methods, then that of the settings, numbers by their size."""
         parts = re.split(r"(\d+\.?\d*)", self.label())  # text, number, text, number, …
-        return rank_of(self.method), [float(p) if i % 2 else p for i, p in enumerate(parts)]
+        return [*known_names(), self.method].index(self.method), [float(p) if i % 2 else p for i, p in enumerate(parts)]
 
     def last(self, metric: str | None = None) -> dict[str, list[float]]:
         """A metric, by default the accuracy, of each test group over the last tested rounds.
@@ -127,6 +133,11 @@ class Run:
             text += f", {len(about['mislabeled'])} mislabeled ({noise.labels:.0%} of their labels)"
         held_out = ", on validation images" if self.settings.evaluation.on == "validation" else ""
         return f"{text}, {self.settings.rounds} rounds{held_out}"
+
+
+def _is_own(table: str) -> bool:
+    """Whether a table holds settings of this package: those of its methods, or of `X+d`."""
+    return table in METHODS.own or table.endswith(DROP)
 
 
 def name_of(runs: Sequence[Run]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from fedpca.methods.define import FAMILIES
-from fedpca.results.read.families import family_of, place_of
+from fedpca.methods.registry import known_names
 from fedpca.results.read.judgements import Judgements, judgements
 from fedpca.results.read.metrics import metric_head
 from fedpca.results.read.runs import Run, by_scenario, title
@@ -112,7 +112,7 @@ def tabulate(runs: Sequence[Run]) -> list[Results]:
 
 def place(row: Row) -> tuple[int, int]:
     """Where a row stands: by family, then as in the list of methods."""
-    return place_of(row.name)
+    return [*FAMILIES.values()].index(row.category), [*known_names(), row.name].index(row.name)
 
 
 def _results(runs: Sequence[Run]) -> Results:
@@ -141,7 +141,7 @@ def _row(label: str, runs: Sequence[Run]) -> Row:
     return Row(
         label,
         runs[0].method,
-        FAMILIES[family_of(runs[0].method)],
+        FAMILIES[runs[0].family],
         {metric: _pooled(runs, metric) for metric in _common_metrics(runs)},
         weight=spread(products).mean if products else None,
         judged=judgements(runs),

@@ -12,8 +12,6 @@ from fedpca.methods.define import FAMILIES
 from fedpca.results.figures.shared import style
 from fedpca.results.figures.shared.series import Curve, Methods
 from fedpca.results.figures.shared.style import LINES, REFERENCE, Look
-from fedpca.results.read.families import REFERENCE as REFERENCE_METHOD
-from fedpca.results.read.families import family_of
 
 Curves = Mapping[str, Mapping[str, Curve]]  # of each quantity and method
 Plot = Callable[[Axes, str, str, Look], None]  # draws one method's line: panel, column, label, look
@@ -22,7 +20,7 @@ Plot = Callable[[Axes, str, str, Look], None]  # draws one method's line: panel,
 def draw_rows(
     methods: Sequence[tuple[str, str]], columns: Sequence[str], across: str, plot: Plot
 ) -> tuple[Figure, list[list[Axes]]]:
-    """A panel per family and column for these (label, method) pairs, with a legend beside each row."""
+    """A panel per family and column for these methods, (label, family) each, with a legend beside each row."""
     rows = panels(methods)
     height = 0.55 + (1.6 if len(rows) > 1 else 2.2) * len(rows)
     figure, grid = style.canvas(len(rows), len(columns), style.WIDTH, height, share="x")
@@ -41,9 +39,9 @@ def draw_rows(
 
 
 def panels(methods: Sequence[tuple[str, str]], most: int = len(LINES)) -> list[tuple[str, dict[str, Look]]]:
-    """How (label, method) pairs are spread over rows, with titles; FedAvg is the reference in every row."""
-    reference = {label: REFERENCE for label, method in methods if method == REFERENCE_METHOD}
-    rest = [(label, FAMILIES[family_of(method)]) for label, method in methods if label not in reference]
+    """How methods, (label, family) each, are spread over rows, with titles; the baseline is in every row."""
+    reference = {label: REFERENCE for label, family in methods if family == "baseline"}
+    rest = [(label, FAMILIES[family]) for label, family in methods if label not in reference]
     if len(rest) <= most:
         return [("", reference | dict(zip([label for label, _ in rest], LINES, strict=False)))]
     found = []
@@ -64,7 +62,7 @@ def draw_bands(methods: Methods, curves: Curves) -> tuple[Figure, list[list[Axes
         axes.margins(x=0.02)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
-    return draw_rows([(label, own[0].method) for label, own in methods.items()], list(curves), "round", plot)
+    return draw_rows([(label, own[0].family) for label, own in methods.items()], list(curves), "round", plot)
 
 
 def _band(axes: Axes, curve: Curve, label: str, look: Look) -> None:

@@ -43,7 +43,7 @@ def draw_setting(runs: Sequence[Run], key: str, name: str) -> Figure | None:
             elinewidth=0.8,
         )
 
-    methods = [(label, next(iter(sweep.values()))[0].method) for label, sweep in found.items()]
+    methods = [(label, next(iter(sweep.values()))[0].family) for label, sweep in found.items()]
     figure, grid = draw_rows(methods, list(panels), name, plot)
     _scale(grid, sorted({value for sweep in found.values() for value in sweep}))
     edges = [[v.mean + side * v.std for own in by.values() for v in own for side in (-1, 1)] for by in values.values()]
