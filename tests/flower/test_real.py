@@ -253,4 +253,4 @@ def test_below_the_quorum_the_run_fails_and_says_so(four: Federation):
     deploy = {"deploy.sites": 5, "deploy.quorum": 5, "deploy.wait": 20.0, "deploy.out": str(four.folder / "short")}
     run = four.run(methods="fedavg", rounds=1, **{**deploy, "deploy.deadline": 60.0})
     assert run.wait(LIMIT) == 1, four.tails()
-    assert re.search(r"[0-4] of 5 sites came within 20 s", four.log("run")), four.log("run")
+    assert re.search(r"[0-4] of 5 sites joined within 20 s", four.log("run")), four.log("run")

@@ -77,11 +77,11 @@ def test_a_silent_node_holds_nobody_up(roster: Roster, engine: Direct):
 
 def test_who_is_missing_at_the_start_is_not_waited_for_for_ever(roster: Roster, said: list[str]):
     roster.gather(3, 2, 0.1)
-    assert "2 of 3 sites came within 0.1 s; beginning without the others" in said
+    assert "2 of 3 sites joined within 0.1 s; beginning without the others" in said
 
 
 def test_below_the_quorum_nothing_begins(roster: Roster):
-    with pytest.raises(RunError, match=r"2 of 4 sites came within 0.1 s \(.*\), the quorum is 3"):
+    with pytest.raises(RunError, match=r"2 of 4 sites joined within 0.1 s \(.*\), the quorum is 3"):
         roster.gather(4, 3, 0.1)
 
 

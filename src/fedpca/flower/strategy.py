@@ -16,16 +16,15 @@ from flwr.serverapp.strategy import Result
 from fedpca.core import ClientId, Server
 from fedpca.errors import SettingsError, UserError, nearest
 from fedpca.flower.engine import FlowerEngine
-from fedpca.loop import play
 from fedpca.methods.define import Plan
 from fedpca.models.flat import Layout, Slot
 from fedpca.runs.check import check_method, complete_tables
 from fedpca.settings.experiment import EvaluationSettings, TrainingSettings
 from fedpca.settings.toml import validate
-from fedpca.sites.messages import Task
 from fedpca.sites.roster import Log
-from fedpca.sites.run import RunStart, clients_of, meet, require_quorum
+from fedpca.sites.run import RunStart, clients_of, meet, play_with_quorum
 from fedpca.sites.settings import Deployment
+from fedpca.sites.task import Task
 
 TRAIN_CONFIG = {  # Flower's usual keys, and ours
     "lr": "lr",
@@ -81,14 +80,12 @@ class FedPCA:
         clients = clients_of(task, deployment, roster, layout, run.run, lambda round: round > 0)
         server, result = start, Result(arrays=initial_arrays)
         _test(result, evaluate_fn, 0)
-        for server in play(clients.method, clients, start, num_rounds):
-            require_quorum(server, clients.asked, deployment.min_answers)
+        for server in play_with_quorum(clients, start, num_rounds, deployment.min_answers):
             result.arrays = ArrayRecord(layout.named(server.params))
             result.train_metrics_clientapp[server.round] = metrics_of(server)
             _note(result, server.round - 1, clients.evaluations)
             _test(result, evaluate_fn, server.round)
             self.log(f"round {server.round}/{num_rounds}")
-            clients.renew()
         clients.evaluate(server.params, num_rounds)
         _note(result, num_rounds, clients.evaluations)
         return result

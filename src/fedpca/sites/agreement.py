@@ -39,7 +39,7 @@ def by_value(name: str) -> tuple[int, int, str]:
 
 
 def assign(
-    known: Mapping[NodeId, SiteHead], online: Mapping[NodeId, str], agreed: Agreement | None
+    known: Mapping[NodeId, SiteHead], online: Mapping[NodeId, str], agreement: Agreement | None
 ) -> tuple[dict[ClientId, NodeId], dict[ClientId, str]]:
     """The node of each site, and who is turned away and why; `online` has the name that each node's key stands for.
 
@@ -48,22 +48,22 @@ def assign(
     store it is another site: it is turned away until the first has gone.
     """
     nodes: dict[ClientId, NodeId] = {}
-    refused: dict[ClientId, str] = {}
+    refusals: dict[ClientId, str] = {}
     for node, site in known.items():
         if node not in online:
             continue
         holder, proven = nodes.get(site.name), online[node]
         if proven and proven != site.name:
-            refused[proven] = f"it calls itself {site.name!r}, but its key is that of {proven!r}: correct its settings"
-        elif agreed and (mismatch := agreed.mismatch(site)):
-            refused[site.name] = mismatch
+            refusals[proven] = f"it calls itself {site.name!r}, but its key is that of {proven!r}: correct its settings"
+        elif agreement and (mismatch := agreement.mismatch(site)):
+            refusals[site.name] = mismatch
         elif holder is not None and known[holder].identity != site.identity:
-            refused[f"{site.name} (a second one)"] = (
+            refusals[f"{site.name} (a second one)"] = (
                 f"another site has the name {site.name!r} already: rename one of them"
             )
         else:
             nodes[site.name] = node
-    return nodes, refused
+    return nodes, refusals
 
 
 def _by(shape: Sequence[int]) -> str:

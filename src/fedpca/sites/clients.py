@@ -11,7 +11,7 @@ from fedpca.core import NOBODY, ClientId, Failure, Method, Order, Params, Report
 from fedpca.errors import WireError
 from fedpca.models.flat import Layout
 from fedpca.parts.abilities import ability
-from fedpca.sites.engine import Engine, NodeId
+from fedpca.sites.engine import NodeId
 from fedpca.sites.messages import (
     EVALUATE,
     REPORT,
@@ -43,16 +43,14 @@ class Exchange:
 class SiteClients:
     """The sites of a roster as clients of the round loop."""
 
-    engine: Engine
     roster: Roster
     method: Method
     layout: Layout
     run: Callable[[bool], Content]  # what messages say about the run; whether to evaluate
     metrics: Sequence[str]  # that an evaluation has
     due: Callable[[int], bool]  # whether the model after a round is to be tested
-    deadline: float
     names: list[ClientId] = field(default_factory=list)  # of this round
-    asked: tuple[ClientId, ...] = ()  # in the first exchange of the last round
+    cohort: tuple[ClientId, ...] = ()  # asked in the first exchange of the last round
     evaluations: dict[ClientId, Metrics] = field(default_factory=dict)  # of the model that it began with
     exchanges: list[Exchange] = field(default_factory=list)  # of it
 
@@ -107,9 +105,9 @@ class SiteClients:
         started, stats, nodes = time.monotonic(), Exchange(kind), dict(self.roster.nodes)
         waiting = self._send(kind, params, orders, first, stats)
         if first:
-            self.evaluations, self.asked = {}, tuple(orders)
+            self.evaluations, self.cohort = {}, tuple(orders)
         replies: dict[ClientId, Content | Failure] = {}
-        end = time.monotonic() + self.deadline
+        end = time.monotonic() + self.roster.deadline
         self._receive(waiting, replies)
         for site in orders:
             while site in waiting.values() and time.monotonic() < end and self._stays(site, nodes):
@@ -128,19 +126,19 @@ class SiteClients:
             return {}
         round = next(iter(there.values())).round
         evaluate = first and self.due(round if kind == EVALUATE else round - 1)
-        run = self.run(evaluate)
-        contents = write_orders(params, there, self.layout)
-        named = {self.roster.nodes[site]: (site, content | run) for site, content in contents.items()}
-        stats.sent += sum(content.size for _, content in named.values())
-        messages = self.engine.send(kind, {node: c for node, (_, c) in named.items()}, self.deadline, round)
-        return {message: named[node][0] for message, node in messages.items()}
+        run, written = self.run(evaluate), write_orders(params, there, self.layout)
+        sites = {self.roster.nodes[site]: site for site in there}
+        contents = {node: written[site] | run for node, site in sites.items()}
+        stats.sent += sum(content.size for content in contents.values())
+        messages = self.roster.engine.send(kind, contents, self.roster.deadline, round)
+        return {message: sites[node] for message, node in messages.items()}
 
     def _receive(self, waiting: dict[str, ClientId], replies: dict[ClientId, Content | Failure]) -> None:
         """Takes what has arrived; if nothing has, waits a little."""
         if not waiting:
             return
         self.roster.refresh()
-        arrived = list(self.engine.receive(list(waiting)))
+        arrived = list(self.roster.engine.receive(list(waiting)))
         for message, reply in arrived:
             replies[waiting.pop(message)] = reply
         if not arrived:
@@ -156,7 +154,7 @@ class SiteClients:
             return Failure("it is not there")
         if not self._stays(site, nodes):
             return Failure("it restarted" if site in self.roster.nodes else "it went offline")
-        return Failure(f"it did not answer within {self.deadline:g} s")
+        return Failure(f"it did not answer within {self.roster.deadline:g} s")
 
     def _read(
         self, site: ClientId, reply: Content | Failure, read: Callable[[Content], Answer], stats: Exchange

@@ -8,8 +8,8 @@ from fedpca.errors import SettingsError
 from fedpca.runs.check import check_experiment, one_run, plan_of
 from fedpca.settings.experiment import Experiment
 from fedpca.settings.toml import validate
-from fedpca.sites.messages import Task
 from fedpca.sites.settings import Deployment
+from fedpca.sites.task import Task
 
 
 def read_deployment(table: Mapping[str, object], source: str) -> tuple[Experiment, Deployment]:

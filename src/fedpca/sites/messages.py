@@ -27,15 +27,12 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, Json, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
 from torch import Tensor
 
-from fedpca.core import ClientId, Method, Order, Params, Report, Update, Verdict
+from fedpca.core import ClientId, Order, Params, Report, Update, Verdict
 from fedpca.errors import WireError
-from fedpca.methods.compose import compose
-from fedpca.methods.define import Plan
 from fedpca.models.flat import Layout
-from fedpca.settings.base import Settings, Share, Table
-from fedpca.settings.experiment import DataSettings, ModelSettings
-from fedpca.sites.one_exchange import in_one_exchange
+from fedpca.settings.base import Share
 from fedpca.sites.settings import ReportPrivacy, SiteName
+from fedpca.sites.task import Task
 
 HELLO, REPORT, TRAIN, EVALUATE = "hello", "report", "train", "evaluate"  # kinds of messages
 STATE, SHOWN = "arrays", "shown"  # parts of messages that are arrays
@@ -80,22 +77,6 @@ class UpdateHead(BaseModel):
     model_config = EXACTLY
     size: int
     reliability: float
-
-
-class Task(Settings):
-    """What the sites of a run do: the method, what it is built from, and by which metrics they test the model."""
-
-    method: str
-    tables: dict[str, Table]  # settings of the method, complete
-    plan: Plan
-    accuracy: str  # see `runs.metrics.recorded_metrics`
-    data: DataSettings | None = None  # how a site reads its own folder; None where it has functions of its own
-    model: ModelSettings | None = None  # the same
-
-    def build(self, exchange: str) -> Method:
-        """The method, in one exchange a round if asked for."""
-        method = compose(self.method, self.plan, self.tables)
-        return in_one_exchange(method) if exchange == "one" else method
 
 
 class RunHead(BaseModel):

@@ -12,17 +12,17 @@ from fedpca.parts.client.select import nothing
 
 def in_one_exchange(method: Method) -> Method:
     """The same method, each report sent with the update of its round."""
-    return replace(method, stages=tuple(replace(stage, recipe=_at_once(stage.recipe)) for stage in method.stages))
+    return replace(method, stages=tuple(replace(stage, recipe=_combine(stage.recipe)) for stage in method.stages))
 
 
-def _at_once(recipe: Recipe) -> Recipe:
+def _combine(recipe: Recipe) -> Recipe:
     if recipe.report is None:
         return recipe
     train = ReportAndTrain(recipe.report, recipe.select, recipe.train)
-    return replace(recipe, report=None, select=later, train=train)
+    return replace(recipe, report=None, select=nothing_yet, train=train)
 
 
-def later(site: Site) -> Samples:
+def nothing_yet(site: Site) -> Samples:
     """Nothing yet: `ReportAndTrain` selects after its report."""
     return nothing()
 
@@ -38,7 +38,7 @@ class ReportAndTrain:
     def __call__(self, site: Site, samples: Samples) -> Update:
         """The update with the report in it; a dropped client sends its report alone."""
         with torch.no_grad():
-            told = self.report(site)
-            chosen = self.select(site)
-        update = self.train(site, chosen)
-        return replace(update, report={**told, **update.report})
+            report = self.report(site)
+            selected = self.select(site)
+        update = self.train(site, selected)
+        return replace(update, report={**report, **update.report})

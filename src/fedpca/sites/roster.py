@@ -26,25 +26,25 @@ class Roster:
     question: Content  # about the run
     deadline: float
     log: Log
-    agreed: Agreement | None = None  # from the first round on
+    agreement: Agreement | None = None  # from the first round on
     names: list[ClientId] = field(default_factory=list)  # all that ever took part, in the order of summation
     nodes: dict[ClientId, NodeId] = field(default_factory=dict)  # of those that are there
-    refused: dict[ClientId, str] = field(default_factory=dict)
+    refusals: dict[ClientId, str] = field(default_factory=dict)
     known: dict[NodeId, SiteHead] = field(default_factory=dict)
-    asked: dict[str, NodeId] = field(default_factory=dict)  # message: node
-    looked: float = 0.0
+    questions: dict[str, NodeId] = field(default_factory=dict)  # the messages that wait for an answer
+    last_refresh: float = 0.0
 
     def refresh(self, at_once: bool = False) -> None:
         """Looks for nodes and for their answers, unless it has just done so."""
-        if not at_once and time.monotonic() - self.looked < REFRESH:
+        if not at_once and time.monotonic() - self.last_refresh < REFRESH:
             return
-        self.looked = time.monotonic()
+        self.last_refresh = time.monotonic()
         online = self.engine.nodes()
         self.known = {node: site for node, site in self.known.items() if node in online}
         self._ask(online)
         self._listen()
-        before, earlier = set(self.nodes), set(self.refused)
-        self.nodes, self.refused = assign(self.known, online, self.agreed)
+        before, earlier = set(self.nodes), set(self.refusals)
+        self.nodes, self.refusals = assign(self.known, online, self.agreement)
         self.names = sorted({*self.names, *self.nodes}, key=by_value)
         self._announce(before, earlier)
 
@@ -61,27 +61,27 @@ class Roster:
         if len(self.nodes) < quorum:
             there = ", ".join(self.nodes) or "none"
             raise RunError(
-                f"{len(self.nodes)} of {count} sites came within {wait:g} s ({there}), the quorum is {quorum}"
+                f"{len(self.nodes)} of {count} sites joined within {wait:g} s ({there}), the quorum is {quorum}"
             )
         if len(self.nodes) < count:
-            self.log(f"{len(self.nodes)} of {count} sites came within {wait:g} s; beginning without the others")
+            self.log(f"{len(self.nodes)} of {count} sites joined within {wait:g} s; beginning without the others")
 
-    def require(self, agreed: Agreement, quorum: int) -> None:
+    def require(self, agreement: Agreement, quorum: int) -> None:
         """Turns away who does not fit what was agreed on; too few that fit are an error."""
-        self.agreed, self.names = agreed, []
+        self.agreement, self.names = agreement, []
         self.refresh(at_once=True)
         if len(self.nodes) < quorum:
-            reasons = "; ".join(f"{name}: {why}" for name, why in self.refused.items())
+            reasons = "; ".join(f"{name}: {why}" for name, why in self.refusals.items())
             raise RunError(f"{len(self.nodes)} sites fit together, the quorum is {quorum} ({reasons})")
 
     def _ask(self, online: Mapping[NodeId, str]) -> None:
-        new = sorted(online.keys() - self.known.keys() - set(self.asked.values()))
+        new = sorted(online.keys() - self.known.keys() - set(self.questions.values()))
         if new:
-            self.asked |= self.engine.send(HELLO, dict.fromkeys(new, self.question), self.deadline)
+            self.questions |= self.engine.send(HELLO, dict.fromkeys(new, self.question), self.deadline)
 
     def _listen(self) -> None:
-        for message, answer in self.engine.receive(list(self.asked)) if self.asked else ():
-            node = self.asked.pop(message)
+        for message, answer in self.engine.receive(list(self.questions)) if self.questions else ():
+            node = self.questions.pop(message)
             try:
                 if isinstance(answer, Failure):
                     raise WireError(answer.reason)
@@ -94,5 +94,5 @@ class Roster:
             self.log(f"{name} is there")
         for name in sorted(before - self.nodes.keys()):
             self.log(f"{name} is gone")
-        for name in sorted(self.refused.keys() - earlier):
-            self.log(f"{name} is turned away: {self.refused[name]}")
+        for name in sorted(self.refusals.keys() - earlier):
+            self.log(f"{name} is turned away: {self.refusals[name]}")

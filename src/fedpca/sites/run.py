@@ -1,9 +1,9 @@
-"""A run over any engine: the round loop with the sites that come, written to a run folder and resumed from it."""
+"""A run over any engine: the round loop with the sites that join, written to a run folder and resumed from it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,13 +27,14 @@ from fedpca.sites.agreement import Agreement, agree
 from fedpca.sites.clients import SiteClients, costs
 from fedpca.sites.deployment import task_of
 from fedpca.sites.engine import Engine
-from fedpca.sites.messages import Content, Task, write_run
+from fedpca.sites.messages import Content, write_run
 from fedpca.sites.roster import Log, Roster
 from fedpca.sites.settings import Deployment
+from fedpca.sites.task import Task
 
 
 def serve(engine: Engine, experiment: Experiment, deployment: Deployment, log: Log = print) -> Path:
-    """Plays a run with the sites that come, and leaves a complete run folder, whose path is returned."""
+    """Plays a run with the sites that join, and leaves a complete run folder, whose path is returned."""
     torch.set_num_threads(1)
     (cell,) = cells(experiment, deployment.out)
     with locked_run(cell.folder):
@@ -58,21 +59,21 @@ class RunStart:
     """What a run starts with: its id, by which sites find their memory again, and what was agreed on earlier."""
 
     run: str
-    agreed: Agreement | None = None
+    agreement: Agreement | None = None
 
 
 def meet(engine: Engine, task: Task, deployment: Deployment, start: RunStart, log: Log) -> Roster:
-    """The sites that came, agreed on classes and shape."""
-    question = run_content(task, deployment, start.run, start.agreed, evaluate=False)
-    roster = Roster(engine, question, deployment.deadline, log, start.agreed)
+    """The sites that joined, agreed on classes and shape."""
+    question = run_content(task, deployment, start.run, start.agreement, evaluate=False)
+    roster = Roster(engine, question, deployment.deadline, log, start.agreement)
     roster.gather(deployment.sites, deployment.min_answers, deployment.wait)
-    roster.require(start.agreed or agree(roster.heads(), deployment.classes), deployment.min_answers)
+    roster.require(start.agreement or agree(roster.heads(), deployment.classes), deployment.min_answers)
     return roster
 
 
-def run_content(task: Task, deployment: Deployment, run: str, agreed: Agreement | None, evaluate: bool) -> Content:
+def run_content(task: Task, deployment: Deployment, run: str, agreement: Agreement | None, evaluate: bool) -> Content:
     """What messages say about the run."""
-    classes, privacy = agreed.classes if agreed else (), deployment.privacy
+    classes, privacy = agreement.classes if agreement else (), deployment.privacy
     return write_run(run, task, classes, evaluate=evaluate, exchange=deployment.exchange, privacy=privacy)
 
 
@@ -85,21 +86,26 @@ def clients_of(
     due: Callable[[int], bool],
 ) -> SiteClients:
     """The roster's sites as clients of the round loop; `due` says whether the model after a round is to be tested."""
-    agreed = roster.agreed
+    agreement = roster.agreement
     return SiteClients(
-        roster.engine,
         roster,
         task.build(deployment.exchange),
         layout,
-        lambda evaluate: run_content(task, deployment, run, agreed, evaluate),
+        lambda evaluate: run_content(task, deployment, run, agreement, evaluate),
         list(recorded_metrics(task.accuracy)),
         due,
-        deployment.deadline,
     )
 
 
-def require_quorum(server: Server, asked: Sequence[ClientId], quorum: int) -> None:
-    """Stops at a round with too few usable answers."""
+def play_with_quorum(clients: SiteClients, start: Server, rounds: int, quorum: int) -> Iterator[Server]:
+    """The server after each round; a round with too few usable answers is an error, and the run stands before it."""
+    for server in play(clients.method, clients, start, rounds):
+        _require_quorum(server, clients.cohort, quorum)
+        yield server
+        clients.renew()
+
+
+def _require_quorum(server: Server, asked: Sequence[ClientId], quorum: int) -> None:
     missing = [f"{site}: {server.left_out[site]}" for site in asked if site in server.left_out]
     if len(asked) - len(missing) < quorum:
         raise RunError(
@@ -111,15 +117,13 @@ def require_quorum(server: Server, asked: Sequence[ClientId], quorum: int) -> No
 def _play(writer: RunWriter, deployment: Deployment, clients: SiteClients, start: Server, log: Log) -> Server:
     """Plays and records the rounds that are left; each round also tells how the model before it did."""
     server, before, rounds = start, time.perf_counter(), writer.cell.settings.rounds
-    for server in play(clients.method, clients, start, rounds):
-        require_quorum(server, clients.asked, deployment.min_answers)
+    for server in play_with_quorum(clients, start, rounds, deployment.min_answers):
         writer.add_test(clients.evaluations)
         line = _line(server, clients)
         line["seconds"] = round(time.perf_counter() - before, 4)
         writer.add_untested(line)
         writer.save(server, {})
         log(_round_text(line, rounds))
-        clients.renew()
         before = time.perf_counter()
     return server
 
@@ -156,14 +160,14 @@ def _first_server(writer: RunWriter, deployment: Deployment, roster: Roster, sta
 
 def about(cell: Cell, deployment: Deployment, run: str, roster: Roster) -> About:
     """What the run works on and with; the truth about sites is not known to anybody."""
-    agreed, sites = roster.agreed, roster.heads()
-    assert agreed, "see `meet`"
+    agreement, sites = roster.agreement, roster.heads()
+    assert agreement, "see `meet`"
     return {
         "run": run,
         "method": facts_of(cell.settings),
         "dataset": cell.settings.data.dataset,
-        "classes": list(agreed.classes),
-        "shape": list(agreed.shape),
+        "classes": list(agreement.classes),
+        "shape": list(agreement.shape),
         "clients": {"id": [site.name for site in sites], "size": [site.train for site in sites]},
         "test_images": {site.name: site.test for site in sites},
         "skipped_images": [],
@@ -180,22 +184,22 @@ def _line(server: Server, clients: SiteClients) -> RoundLine:
         "clients": client_columns(server, list(clients.ids)),
         "identification": None,
         "weights": None,
-        "left_out": {**server.left_out, **clients.roster.refused},
+        "left_out": {**server.left_out, **clients.roster.refusals},
         "exchanges": costs(clients.exchanges),
     }
 
 
 def _model(experiment: Experiment, roster: Roster) -> tuple[Params, Layout]:
     """The state that a fresh run begins with, and its names."""
-    agreed = roster.agreed
-    assert agreed, "see `meet`"
-    if not agreed.classes:
+    agreement = roster.agreement
+    assert agreement, "see `meet`"
+    if not agreement.classes:
         raise RunError("the sites name no classes: set deploy.classes, or start the run from FedPCA(...).start")
-    channels, height, width = agreed.shape
+    channels, height, width = agreement.shape
     net = build(
         experiment.model.name,
         (channels, height, width),
-        len(agreed.classes),
+        len(agreement.classes),
         experiment.seeds[0],
         weights_of(experiment.model),
         winograd=experiment.model.winograd,
