@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedpca.data import corrupt as module
-from fedpca.data.corrupt import CORRUPTIONS, Corruption, check_corruption
+from fedpca.data.corrupt import CORRUPTIONS, check_corruption, corruption
 from fedpca.errors import SettingsError
 from fedpca.settings.experiment import RareSettings
 
@@ -269,8 +269,8 @@ def test_constants_are_the_published_ones():
         ({"corruption": "jpg"}, r"rare.corruption: there is no corruption 'jpg' \(did you mean 'jpeg'\?\)"),
         ({"corruption": "jpeg", "sigma": 0.1}, "rare.sigma is for gaussian_noise, .*; jpeg takes rare.severity"),
         ({"corruption": "colorsys:hsv_to_rgb"}, "must be a fedpca.Corruption, got function"),
-        ({"corruption": f"{__name__}:MIRROR", "table": "cifar"}, "rare.table of mirror must be imagenet, got cifar"),
-        ({"corruption": f"{__name__}:MIRROR", "severity": 3}, "rare.severity of mirror must be 1 to 1, got 3"),
+        ({"corruption": f"{__name__}:mirror", "table": "cifar"}, "rare.table of mirror must be imagenet, got cifar"),
+        ({"corruption": f"{__name__}:mirror", "severity": 3}, "rare.severity of mirror must be 1 to 1, got 3"),
     ],
 )
 def test_settings_that_no_corruption_can_follow_are_refused(rare, reason):
@@ -278,12 +278,16 @@ def test_settings_that_no_corruption_can_follow_are_refused(rare, reason):
         check_corruption(RareSettings(**rare))
 
 
-MIRROR = Corruption("mirror", "left and right exchanged", lambda x, rng, _: x[..., ::-1], {"imagenet": (1,)})
+@corruption(imagenet=(1,))
+def mirror(x, rng, _):
+    """Left and right exchanged."""
+    return x[..., ::-1]
 
 
 def test_a_corruption_of_another_module_is_used():
-    rare = RareSettings(corruption=f"{__name__}:MIRROR", severity=1)
+    rare = RareSettings(corruption=f"{__name__}:mirror", severity=1)
     check_corruption(rare)
+    assert CORRUPTIONS[rare.corruption].summary == "Left and right exchanged"
     images = photographs()
     assert np.array_equal(corrupt(images, rare.corruption, 1.0, rng()), images[..., ::-1])
 

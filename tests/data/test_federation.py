@@ -68,7 +68,7 @@ def test_the_federation_depends_on_its_own_seed_and_not_on_the_training_seeds():
 
 def test_mixed_clients_keep_a_share_of_clean_images():
     clean = digits()
-    mixed = digits(rare={"share": 0.1, "sigma": 0.5, "clean": 0.6})
+    mixed = digits(rare={"share": 0.1, "sigma": 0.5, "clean_share": 0.6})
     for client in mixed.truth.rare:
         before, after = pixels(clean.shards[client]), pixels(mixed.shards[client])
         untouched = (before == after).flatten(1).all(dim=1).float().mean()
@@ -80,18 +80,21 @@ def test_mixed_clients_keep_a_share_of_clean_images():
 def test_each_rare_client_may_keep_a_share_of_its_own():
     clean = digits()
     shares = [0.8, 0.6, 0.4, 0.2, 0.0]
-    mixed = digits(rare={"share": 0.25, "sigma": 0.5, "clean": shares})
+    mixed = digits(rare={"share": 0.25, "sigma": 0.5, "clean_share": shares})
     assert len(mixed.truth.rare) == 5
     for client, share in zip(mixed.truth.rare, shares, strict=True):
         untouched = (pixels(clean.shards[client]) == pixels(mixed.shards[client])).flatten(1).all(dim=1).float().mean()
         assert untouched == pytest.approx(share, abs=0.02)
     for wrong in (shares, []):
-        with pytest.raises(DataError, match=rf"rare.clean lists {len(wrong)} shares, but 4 clients are rare"):
-            digits(rare={"share": 0.2, "sigma": 0.5, "clean": wrong})
+        with pytest.raises(
+            DataError,
+            match=f"one share for all 4 rare clients, or one for each, got {len(wrong)}",
+        ):
+            digits(rare={"share": 0.2, "sigma": 0.5, "clean_share": wrong})
 
 
 def test_one_share_for_all_rare_clients_is_the_same_as_a_list_of_it():
-    one, listed = ({"share": 0.1, "sigma": 0.5, "clean": clean} for clean in (0.5, [0.5, 0.5]))
+    one, listed = ({"share": 0.1, "sigma": 0.5, "clean_share": clean} for clean in (0.5, [0.5, 0.5]))
     for client, shard in digits(rare=one).shards.items():
         assert torch.equal(pixels(shard), pixels(digits(rare=listed).shards[client]))
 

@@ -135,5 +135,5 @@ def test_a_kind_of_another_module_is_used():
 
 
 def test_an_unknown_kind_is_refused():
-    with pytest.raises(SettingsError, match=r"noise.kind: there is no kind of label noise 'pairs'.*'pair'"):
+    with pytest.raises(SettingsError, match=r"noise.kind: there is no noise kind 'pairs'.*'pair'"):
         check_noise(NoiseSettings(kind="pairs"))

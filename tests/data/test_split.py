@@ -22,15 +22,15 @@ def assert_disjoint(parts):
 
 
 def test_dirichlet_gives_the_published_example():
-    parts = split.dirichlet([0] * 6 + [1] * 6, 3, alpha=2.0, least=1, rng=np.random.RandomState(0))
+    parts = split.dirichlet([0] * 6 + [1] * 6, 3, alpha=2.0, min_images=1, rng=np.random.RandomState(0))
     assert [part.tolist() for part in parts] == [[2, 8], [4, 5, 6, 10], [0, 1, 3, 7, 9, 11]]
 
 
 def test_dirichlet_draws_again_until_everyone_has_enough():
     labels = np.repeat(np.arange(3), 40)
-    first = split.dirichlet(labels, 4, alpha=0.5, least=0, rng=rng(3))
+    first = split.dirichlet(labels, 4, alpha=0.5, min_images=0, rng=rng(3))
     assert min(len(part) for part in first) < 20
-    assert min(len(part) for part in split.dirichlet(labels, 4, alpha=0.5, least=20, rng=rng(3))) >= 20
+    assert min(len(part) for part in split.dirichlet(labels, 4, alpha=0.5, min_images=20, rng=rng(3))) >= 20
 
 
 @given(
@@ -47,13 +47,13 @@ def test_dirichlet_gives_every_row_to_exactly_one_client(labels, clients, alpha,
 
 def test_a_large_alpha_spreads_every_class_nearly_evenly():
     labels = np.repeat(np.arange(5), 4000)
-    for part in split.dirichlet(labels, 4, alpha=1e6, least=1, rng=rng()):
+    for part in split.dirichlet(labels, 4, alpha=1e6, min_images=1, rng=rng()):
         assert np.bincount(labels[part]) == pytest.approx(1000, rel=0.12)
 
 
 def test_a_small_alpha_gives_a_class_to_few_clients():
     labels = np.repeat(np.arange(5), 400)
-    parts = split.dirichlet(labels, 10, alpha=0.05, least=0, rng=rng())
+    parts = split.dirichlet(labels, 10, alpha=0.05, min_images=0, rng=rng())
     largest = np.max([np.bincount(labels[part], minlength=5) for part in parts], axis=0)
     assert (largest > 150).all()  # an even share is 40
 
@@ -62,14 +62,14 @@ def test_dirichlet_that_cannot_be_says_so_at_once():
     with pytest.raises(
         ValueError, match=r"10 images over 3 clients with at least 4 each is impossible: use fewer clients"
     ):
-        split.dirichlet([0] * 10, 3, alpha=2.0, least=4, rng=rng())
+        split.dirichlet([0] * 10, 3, alpha=2.0, min_images=4, rng=rng())
 
 
 def test_dirichlet_that_is_not_found_names_alpha_and_the_remedy():
     with pytest.raises(
         ValueError, match=r"at least 20 each was not found in 1000 draws with alpha = 0\.01: use a larger"
     ):
-        split.dirichlet([0] * 60, 3, alpha=0.01, least=20, rng=rng())
+        split.dirichlet([0] * 60, 3, alpha=0.01, min_images=20, rng=rng())
 
 
 @given(count=st.integers(1, 200), clients=st.integers(1, 20), seed=st.integers(0, 99))

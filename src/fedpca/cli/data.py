@@ -85,7 +85,7 @@ def prepare(name: Name, data_dir: DataDir = None, image_size: ImageSize = None) 
     """
     from fedpca.cli.progress import counting_bar, say
     from fedpca.data.cache import open_entry
-    from fedpca.data.datasets import decode, is_embedded, with_entry
+    from fedpca.data.datasets import decode, files_of, is_embedded
     from fedpca.data.places import data_folder, find_layout
 
     settings = _settings(name, image_size)
@@ -96,7 +96,7 @@ def prepare(name: Name, data_dir: DataDir = None, image_size: ImageSize = None) 
     start = time.monotonic()
     try:
         with counting_bar("fetching") as progress:
-            files = with_entry(settings, find_layout(settings, data_folder(data_dir), progress))
+            files = files_of(settings, find_layout(settings, data_folder(data_dir), progress))
         before = open_entry(files.entry, files.name)
         with counting_bar("decoding") as progress:
             dataset = before or decode(files, progress)
@@ -104,7 +104,7 @@ def prepare(name: Name, data_dir: DataDir = None, image_size: ImageSize = None) 
         say("stopped; nothing was kept")
         raise typer.Exit(130) from None
     how = "decoded before, in" if before else f"decoded in {time.monotonic() - start:.0f} s into"
-    print(f"{_described(dataset)}: {how} {files.entry} ({_bytes(_size(files.entry))})")
+    print(f"{_describe(dataset)}: {how} {files.entry} ({_bytes(_size(files.entry))})")
     for line in dataset.skipped[:5]:
         say(f"left out: {line}")
 
@@ -128,7 +128,7 @@ def _data_in(path: Path) -> DataSettings:
     return found[0]
 
 
-def _described(dataset: Dataset) -> str:
+def _describe(dataset: Dataset) -> str:
     count = len(dataset.train.labels) + len(dataset.test.labels)
     shape = "x".join(map(str, dataset.train.images.shape[1:]))
     skipped = f", {len(dataset.skipped):,} unreadable ones left out" if dataset.skipped else ""
@@ -170,19 +170,13 @@ def _as_json(report: Report) -> dict[str, object]:
 
     known = KNOWN.get(report.name)
     return {
-        "name": report.name,
+        **vars(report),
         "complete": not report.errors,
         "place": report.place and str(report.place),
-        "files": report.files,
-        "bytes": report.bytes,
-        "images": dict(report.images),
-        "classes": dict(report.classes),
         "sizes": {f"{width}x{height}": count for (width, height), count in report.sizes.items()},
         "decoded": report.decoded and str(report.decoded),
-        "errors": list(report.errors),
-        "notes": list(report.notes),
         "page": known and known.page,
-        "get": list(known.get) if known else [],
+        "get": known.get if known else (),
     }
 
 

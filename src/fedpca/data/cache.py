@@ -1,7 +1,5 @@
 """Images decoded once, into a folder of memory-mapped arrays that is there whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,10 +25,10 @@ FORMAT = 2  # of an entry; counted up when the same files would be decoded to so
 PARTS = ("train", "test")
 Decode = Callable[[Picture], Pixels | str]  # pixels, or why there are none
 Named = tuple[str, Pixels | str]  # a picture's name, and what it was decoded to
-Seen = TypeVar("Seen")
+Result = TypeVar("Result")
 First = tuple[str, tuple[int, ...]]  # name and shape of the image that all others must be like
 _BATCH = 64  # pictures in memory at once
-_HANDFUL = 8  # pictures that a thread decodes before it is given more
+_PER_THREAD = 8  # pictures that a thread decodes before it is given more
 _HEADER = 128  # bytes of a .npy file before its data
 
 
@@ -138,15 +136,17 @@ def _write_parts(
     first: First | None = None
     done, total = 0, sum(len(source.labels) for source in sources)
 
-    def with_progress(groups: Iterator[list[Named]]) -> Iterator[Named]:
+    def with_progress(batches: Iterator[list[Named]]) -> Iterator[Named]:
         nonlocal done
-        for batch in groups:
+        for batch in batches:
             yield from batch
             done += len(batch)
             progress(done, total)
 
     for part, source in zip(PARTS, sources, strict=True):
-        rows, lines, first = _write_part(folder / f"{part}_images.npy", with_progress(batches(source, decode)), first)
+        rows, lines, first = _write_part(
+            folder / f"{part}_images.npy", with_progress(decode_batches(source, decode)), first
+        )
         _require_most(source, rows, lines)
         kept.append(rows)
         skipped += lines
@@ -194,21 +194,21 @@ def _require_most(source: Source, rows: list[int], lines: list[str]) -> None:
         )
 
 
-def batches(source: Source, decode: Callable[[Picture], Seen]) -> Iterator[list[tuple[str, Seen]]]:
+def decode_batches(source: Source, decode: Callable[[Picture], Result]) -> Iterator[list[tuple[str, Result]]]:
     """A source's pictures, named and decoded or otherwise looked at, a batch at a time.
 
     Large ones are decoded in parallel; for small ones threads would only wait for each other.
     """
     pictures = source.pictures()
 
-    def decode_all(some: list[tuple[str, Picture]]) -> list[tuple[str, Seen]]:
-        return [(name, decode(picture)) for name, picture in some]
+    def decode_all(group: list[tuple[str, Picture]]) -> list[tuple[str, Result]]:
+        return [(name, decode(picture)) for name, picture in group]
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         while batch := list(islice(pictures, _BATCH)):
-            handfuls = [batch[start : start + _HANDFUL] for start in range(0, len(batch), _HANDFUL)]
+            groups = [batch[start : start + _PER_THREAD] for start in range(0, len(batch), _PER_THREAD)]
             apply = map if all(_is_small(picture) for _, picture in batch) else pool.map
-            yield [item for some in apply(decode_all, handfuls) for item in some]
+            yield [item for group in apply(decode_all, groups) for item in group]
 
 
 def _is_small(picture: Picture) -> bool:

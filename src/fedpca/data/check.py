@@ -1,16 +1,15 @@
 """What is there of a dataset, what is missing, and what cannot be read. Nothing is fetched, and nothing written."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from fedpca.data.cache import PARTS, batches, open_entry
-from fedpca.data.datasets import digits, is_embedded, with_entry
+from fedpca.data.cache import PARTS, decode_batches, open_entry
+from fedpca.data.datasets import digits, files_of, is_embedded
 from fedpca.data.formats.pictures import Size, decoded_size, stated_size
 from fedpca.data.formats.source import Layout, Picture, Slice
 from fedpca.data.known import KNOWN
@@ -54,7 +53,7 @@ def check(
 ) -> Report:
     """Looks at every file of a dataset: at the headers of images, or `deep`, by decoding each."""
     if is_embedded(settings.dataset):
-        return _embedded(settings.dataset)
+        return _report_embedded(settings.dataset)
     data, name = data_folder(data_dir), settings.dataset
     there = next((place for place in places(name, data) if place.exists() and place != data), None)
     if not there and name not in KNOWN:
@@ -64,7 +63,7 @@ def check(
     except DataError as error:
         return Report(name, there, errors=(str(error),), notes=_archives(there))
     if files is None:
-        return Report(name, there, errors=(_nowhere(name, there, data),), notes=_archives(there))
+        return Report(name, there, errors=(_why_nowhere(name, there, data),), notes=_archives(there))
     return _report(settings, files[0], files[1], cache_dir, deep, progress)
 
 
@@ -75,25 +74,24 @@ def _report(
     report = Report(settings.dataset, place, len(here), sum(path.stat().st_size for path in here))
     try:
         data = read_raw(layout, settings)
-        looked = _inspect(data, deep, progress)
+        seen = _inspect(data, deep, progress)
     except DataError as error:
         return replace(report, errors=(str(error),), notes=_archives(place))
-    files = with_entry(settings, layout, cache_dir)
+    files = files_of(settings, layout, cache_dir)
     counts = np.bincount(np.concatenate(data.labels), minlength=len(data.classes)).tolist()
     total = sum(counts)
     return replace(
         report,
         images=dict(zip(PARTS, map(len, data.labels), strict=True)),
         classes=dict(zip(data.classes, counts, strict=True)),
-        sizes=looked.sizes,
+        sizes=seen.sizes,
         decoded=files.entry if open_entry(files.entry, files.name) else None,
-        errors=_counted(looked.missing, total, "missing", ", ")
-        + _counted(looked.unreadable, total, "unreadable", "; "),
-        notes=_notes(settings, layout, total, looked) + (_archives(place) if looked.missing else ()),
+        errors=_summary(seen.missing, total, "missing", ", ") + _summary(seen.unreadable, total, "unreadable", "; "),
+        notes=_notes(settings, layout, total, seen) + (_archives(place) if seen.missing else ()),
     )
 
 
-def _embedded(name: str) -> Report:
+def _report_embedded(name: str) -> Report:
     data = digits()
     labels = np.concatenate([data.train.labels, data.test.labels])
     return Report(
@@ -105,7 +103,7 @@ def _embedded(name: str) -> Report:
     )
 
 
-def _nowhere(name: str, there: Path | None, data: Path) -> str:
+def _why_nowhere(name: str, there: Path | None, data: Path) -> str:
     """The error of a dataset of which nothing is recognised."""
     if there is None:
         return f"it is not there: looked in {', '.join(map(str, places(name, data)))}"
@@ -115,33 +113,26 @@ def _nowhere(name: str, there: Path | None, data: Path) -> str:
 
 
 def _inspect(data: RawDataset, deep: bool, progress: Progress) -> _Inspection:
-    looked = _Inspection(Counter(), [], [])
-    total = sum(map(len, data.labels))
-    for done, (name, seen) in enumerate(_inspect_each(data, deep), 1):
-        if seen is None:
-            looked.missing.append(name)
-        elif isinstance(seen, str):
-            looked.unreadable.append(f"{name} ({seen})")
-        else:
-            looked.sizes[seen] += 1
-        progress(done, total)
-    return looked
-
-
-def _inspect_each(data: RawDataset, deep: bool) -> Iterator[tuple[str, Size | str | None]]:
-    """Each picture's name with its size, or the reason why there is none; None where its file is missing."""
+    seen, total, done = _Inspection(Counter(), [], []), sum(map(len, data.labels)), 0
     size_of = decoded_size if deep else stated_size
 
     def look(picture: Picture) -> Size | str | None:
+        """Its size, or the reason why there is none; None where its file is missing."""
         path = picture.path if isinstance(picture, Slice) else picture
         return None if isinstance(path, Path) and not path.is_file() else size_of(picture)
 
-    for source in data.sources:
-        for batch in batches(source, look):
-            yield from batch
+    for name, found in chain.from_iterable(batch for source in data.sources for batch in decode_batches(source, look)):
+        if found is None:
+            seen.missing.append(name)
+        elif isinstance(found, str):
+            seen.unreadable.append(f"{name} ({found})")
+        else:
+            seen.sizes[found] += 1
+        progress(done := done + 1, total)
+    return seen
 
 
-def _counted(names: list[str], total: int, what: str, between: str) -> tuple[str, ...]:
+def _summary(names: list[str], total: int, what: str, between: str) -> tuple[str, ...]:
     if not names:
         return ()
     rest = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
@@ -149,12 +140,12 @@ def _counted(names: list[str], total: int, what: str, between: str) -> tuple[str
     return (f"{len(names):,} of {total:,} images {verb} {what}: {between.join(sorted(names)[:_SHOWN])}{rest}",)
 
 
-def _notes(settings: DataSettings, layout: Layout, total: int, looked: _Inspection) -> tuple[str, ...]:
+def _notes(settings: DataSettings, layout: Layout, total: int, seen: _Inspection) -> tuple[str, ...]:
     """What is no error, but worth knowing."""
     known, notes = KNOWN.get(settings.dataset), [layout.note] if layout.note else []
     if known and total != known.images:
         notes.append(f"{total:,} images are listed; {settings.dataset} as published gives {known.images:,}")
-    if len(looked.sizes) > 1 and not (settings.image_size or layout.size):
+    if len(seen.sizes) > 1 and not (settings.image_size or layout.size):
         notes.append("the images are of different sizes: set data.image_size")
     return tuple(notes)
 
@@ -174,13 +165,13 @@ def states(data_dir: Path | None) -> Iterator[tuple[str, str, Path | None]]:
         if is_embedded(name):
             yield name, "embedded", None
             continue
-        place = next((place for place in places(name, data) if place != data and _holds_something(place)), None)
+        place = next((place for place in places(name, data) if place != data and _has_files(place)), None)
         taken.add(place)
         yield name, "there" if place else "missing", place
     for place in sorted(data.iterdir()) if data.is_dir() else ():
-        if place.is_dir() and place not in taken and not place.name.startswith(".") and _holds_something(place):
+        if place.is_dir() and place not in taken and not place.name.startswith(".") and _has_files(place):
             yield place.name, "yours", place
 
 
-def _holds_something(place: Path) -> bool:
+def _has_files(place: Path) -> bool:
     return place.is_dir() and any(place.iterdir())

@@ -1,7 +1,7 @@
 """Worse copies of images, as by another camera or scanner: eleven corruptions of Hendrycks and Dietterich (ICLR 2019).
 
-A corruption of your own is a `Corruption` that `rare.corruption = "package.module:name"` names, or an entry point of
-the group `fedpca.corruptions`.
+One of your own is a function under `@corruption(...)` that `rare.corruption = "package.module:name"` names, or an
+entry point of the group `fedpca.corruptions`.
 
 Deviation: impulse noise takes one random number a value, not two, so that the same numbers are drawn in any chunks.
 """
@@ -23,6 +23,7 @@ from fedpca.settings.registry import Registry
 Bytes = NDArray[np.uint8]  # (N, C, H, W)
 Floats = NDArray[np.float64]  # (N, C, H, W), in [0, 1]
 Constant = float | tuple[float, ...]
+Apply = Callable[..., NDArray[Any]]
 
 _CHUNK = 1 << 20  # values worked on at once: 7 colour images of 224x224, or 8 MB for each intermediate array
 
@@ -33,11 +34,11 @@ class Corruption:
 
     name: str
     summary: str
-    apply: Callable[..., NDArray[Any]]  # of images (N, C, H, W), a generator and the constants
+    apply: Apply  # of images (N, C, H, W), a generator and the constants
     severities: Mapping[str, Sequence[Constant]]  # by `rare.table`: the constants of severity 1, 2, …
     takes_sigma: bool = False  # `rare.sigma` may stand in place of its constant
     on_bytes: bool = False  # `apply` works on uint8; else on floats from 0 to 1, which are clipped to that
-    channels: tuple[int, ...] = ()  # that images may have; any, if not given
+    channels: tuple[int, ...] = (1, 3)  # that images may have; (): any number
 
     def constant(self, severity: int, table: str) -> Constant:
         """What a severity means in one of the published tables."""
@@ -47,6 +48,21 @@ class Corruption:
         if not 1 <= severity <= len(steps):
             raise SettingsError(f"rare.severity of {self.name} must be 1 to {len(steps)}, got {severity}")
         return steps[severity - 1]
+
+
+def corruption(
+    takes_sigma: bool = False,
+    on_bytes: bool = False,
+    channels: tuple[int, ...] = (1, 3),
+    **severities: Sequence[Constant],
+) -> Callable[[Apply], Corruption]:
+    """Makes a function a corruption of its name; `severities` by table, such as imagenet=(0.1, 0.2, 0.3, 0.4, 0.5)."""
+
+    def define(apply: Apply) -> Corruption:
+        summary = (apply.__doc__ or "").partition("\n")[0].rstrip(".")
+        return Corruption(apply.__name__, summary, apply, severities, takes_sigma, on_bytes, channels)
+
+    return define
 
 
 def corrupt(
@@ -94,32 +110,50 @@ def _check_images(images: Bytes, corruption: Corruption) -> None:
 # Each draw below is one array in the images' order, so that chunks draw what the whole would.
 
 
-def _gaussian_noise(x: Floats, rng: np.random.Generator, sigma: float) -> Floats:
+@corruption(
+    takes_sigma=True, channels=(), imagenet=(0.08, 0.12, 0.18, 0.26, 0.38), cifar=(0.04, 0.06, 0.08, 0.09, 0.10)
+)
+def gaussian_noise(x: Floats, rng: np.random.Generator, sigma: float) -> Floats:
+    """Noise of the same spread everywhere."""
     return x + sigma * rng.standard_normal(x.shape)
 
 
-def _shot_noise(x: Floats, rng: np.random.Generator, photons: float) -> Floats:
+@corruption(channels=(), imagenet=(60, 25, 12, 5, 3), cifar=(500, 250, 100, 75, 50))
+def shot_noise(x: Floats, rng: np.random.Generator, photons: float) -> Floats:
+    """Noise of counted photons: so many of a white pixel."""
     return rng.poisson(x * photons) / photons
 
 
-def _impulse_noise(x: Floats, rng: np.random.Generator, amount: float) -> Floats:
+@corruption(channels=(), imagenet=(0.03, 0.06, 0.09, 0.17, 0.27), cifar=(0.01, 0.02, 0.03, 0.05, 0.07))
+def impulse_noise(x: Floats, rng: np.random.Generator, amount: float) -> Floats:
     """White or black, as likely, in place of a share of the values."""
     chance = rng.random(x.shape)
     return np.where(chance < amount / 2, 0.0, np.where(chance < amount, 1.0, x))
 
 
-def _speckle_noise(x: Floats, rng: np.random.Generator, sigma: float) -> Floats:
+@corruption(
+    takes_sigma=True, channels=(), imagenet=(0.15, 0.20, 0.35, 0.45, 0.60), cifar=(0.06, 0.10, 0.12, 0.16, 0.20)
+)
+def speckle_noise(x: Floats, rng: np.random.Generator, sigma: float) -> Floats:
+    """Noise that grows with the value."""
     return x + x * sigma * rng.standard_normal(x.shape)
 
 
-def _gaussian_blur(x: Floats, rng: np.random.Generator, sigma: float) -> Floats:
+@corruption(takes_sigma=True, imagenet=(1, 2, 3, 4, 6), cifar=(0.4, 0.6, 0.7, 0.8, 1))
+def gaussian_blur(x: Floats, rng: np.random.Generator, sigma: float) -> Floats:
+    """Blur by a bell; sigma in pixels."""
     from scipy import ndimage
 
     blurred: Floats = ndimage.gaussian_filter(x, (0, 0, sigma, sigma), mode="nearest", truncate=4)
     return blurred
 
 
-def _defocus_blur(x: Floats, rng: np.random.Generator, radius: float, edge: float) -> Floats:
+@corruption(
+    imagenet=((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),
+    cifar=((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
+)
+def defocus_blur(x: Floats, rng: np.random.Generator, radius: float, edge: float) -> Floats:
+    """Blur by a disk with a soft edge, as of a lens out of focus."""
     from scipy import ndimage
 
     blurred: Floats = ndimage.correlate(x, _disk(radius, edge)[None, None], mode="mirror")
@@ -145,20 +179,31 @@ def _disk(radius: float, edge: float) -> Floats:
     return soft
 
 
-def _brightness(x: Floats, rng: np.random.Generator, amount: float) -> Floats:
-    """The value of HSV, which is the largest channel, raised; scaling all channels alike keeps hue and saturation."""
+@corruption(imagenet=(0.1, 0.2, 0.3, 0.4, 0.5), cifar=(0.05, 0.10, 0.15, 0.20, 0.30))
+def brightness(x: Floats, rng: np.random.Generator, amount: float) -> Floats:
+    """Brighter: the value of HSV raised.
+
+    It is the largest channel; to scale all channels alike keeps hue and saturation.
+    """
     value: Floats = x.max(axis=1, keepdims=True)
     brighter = (value + amount).clip(0, 1)
     return np.where(value > 0, x * brighter / np.where(value > 0, value, 1), brighter)
 
 
-def _contrast(x: Floats, rng: np.random.Generator, kept: float) -> Floats:
+@corruption(imagenet=(0.4, 0.3, 0.2, 0.1, 0.05), cifar=(0.75, 0.50, 0.40, 0.30, 0.15))
+def contrast(x: Floats, rng: np.random.Generator, kept: float) -> Floats:
+    """Values nearer to the mean of their channel."""
     mean: Floats = x.mean(axis=(2, 3), keepdims=True)
     return (x - mean) * kept + mean
 
 
-def _saturate(x: Floats, rng: np.random.Generator, factor: float, summand: float) -> Floats:
-    """The saturation of HSV made factor * s + summand; hue and value stay.
+@corruption(
+    channels=(3,),
+    imagenet=((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
+    cifar=((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
+)
+def saturate(x: Floats, rng: np.random.Generator, factor: float, summand: float) -> Floats:
+    """Paler or stronger colours: the saturation of HSV made factor * s + summand; hue and value stay.
 
     A channel of a pixel is value * (1 - s * place), with place in [0, 1] given by the hue alone. Grey has no hue and
     counts as red, as is the custom of HSV, so a summand tints it.
@@ -171,7 +216,9 @@ def _saturate(x: Floats, rng: np.random.Generator, factor: float, summand: float
     return value * (1 - saturation * place)
 
 
-def _jpeg(images: Bytes, rng: np.random.Generator, quality: float) -> Bytes:
+@corruption(on_bytes=True, imagenet=(25, 18, 15, 10, 7), cifar=(80, 65, 58, 50, 40))
+def jpeg(images: Bytes, rng: np.random.Generator, quality: float) -> Bytes:
+    """Compressed as JPEG of this quality."""
     return np.stack([_through_jpeg(image, int(quality)) for image in images])
 
 
@@ -181,7 +228,9 @@ def _through_jpeg(image: Bytes, quality: int) -> Bytes:
     return _pixels(Image.open(file))
 
 
-def _pixelate(images: Bytes, rng: np.random.Generator, share: float) -> Bytes:
+@corruption(on_bytes=True, imagenet=(0.6, 0.5, 0.4, 0.3, 0.25), cifar=(0.95, 0.90, 0.85, 0.75, 0.65))
+def pixelate(images: Bytes, rng: np.random.Generator, share: float) -> Bytes:
+    """Fewer, larger pixels: a share of the side length."""
     height, width = images.shape[2:]
     small = max(1, int(width * share)), max(1, int(height * share))
     box = Image.Resampling.BOX
@@ -199,91 +248,8 @@ def _pixels(picture: Image.Image) -> Bytes:
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
-GREY_OR_COLOUR = (1, 3)
 PUBLISHED = (
-    Corruption(
-        "gaussian_noise",
-        "noise of the same spread everywhere",
-        _gaussian_noise,
-        {"imagenet": (0.08, 0.12, 0.18, 0.26, 0.38), "cifar": (0.04, 0.06, 0.08, 0.09, 0.10)},  # sigma
-        takes_sigma=True,
-    ),
-    Corruption(
-        "shot_noise",
-        "noise of counted photons",
-        _shot_noise,
-        {"imagenet": (60, 25, 12, 5, 3), "cifar": (500, 250, 100, 75, 50)},  # photons of a white pixel
-    ),
-    Corruption(
-        "impulse_noise",
-        "black and white in place of some values",
-        _impulse_noise,
-        {"imagenet": (0.03, 0.06, 0.09, 0.17, 0.27), "cifar": (0.01, 0.02, 0.03, 0.05, 0.07)},  # share of the values
-    ),
-    Corruption(
-        "speckle_noise",
-        "noise that grows with the value",
-        _speckle_noise,
-        {"imagenet": (0.15, 0.20, 0.35, 0.45, 0.60), "cifar": (0.06, 0.10, 0.12, 0.16, 0.20)},  # sigma / value
-        takes_sigma=True,
-    ),
-    Corruption(
-        "gaussian_blur",
-        "blur by a bell",
-        _gaussian_blur,
-        {"imagenet": (1, 2, 3, 4, 6), "cifar": (0.4, 0.6, 0.7, 0.8, 1)},  # sigma, pixels
-        takes_sigma=True,
-        channels=GREY_OR_COLOUR,
-    ),
-    Corruption(
-        "defocus_blur",
-        "blur by a disk, as of a lens out of focus",
-        _defocus_blur,
-        {  # radius, and sigma of the disk's edge
-            "imagenet": ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),
-            "cifar": ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
-        },
-        channels=GREY_OR_COLOUR,
-    ),
-    Corruption(
-        "brightness",
-        "everything brighter",
-        _brightness,
-        {"imagenet": (0.1, 0.2, 0.3, 0.4, 0.5), "cifar": (0.05, 0.10, 0.15, 0.20, 0.30)},  # added to the value of HSV
-        channels=GREY_OR_COLOUR,
-    ),
-    Corruption(
-        "contrast",
-        "values nearer to their mean",
-        _contrast,
-        {"imagenet": (0.4, 0.3, 0.2, 0.1, 0.05), "cifar": (0.75, 0.50, 0.40, 0.30, 0.15)},  # share that is kept
-        channels=GREY_OR_COLOUR,
-    ),
-    Corruption(
-        "saturate",
-        "paler or stronger colours",
-        _saturate,
-        {  # factor and summand of the saturation of HSV
-            "imagenet": ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
-            "cifar": ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
-        },
-        channels=(3,),
-    ),
-    Corruption(
-        "jpeg",
-        "compressed as JPEG",
-        _jpeg,
-        {"imagenet": (25, 18, 15, 10, 7), "cifar": (80, 65, 58, 50, 40)},  # quality
-        on_bytes=True,
-        channels=GREY_OR_COLOUR,
-    ),
-    Corruption(
-        "pixelate",
-        "fewer, larger pixels",
-        _pixelate,
-        {"imagenet": (0.6, 0.5, 0.4, 0.3, 0.25), "cifar": (0.95, 0.90, 0.85, 0.75, 0.65)},  # share of the side length
-        on_bytes=True,
-        channels=GREY_OR_COLOUR,
-    ),
-)
+    gaussian_noise, shot_noise, impulse_noise, speckle_noise, gaussian_blur, defocus_blur, brightness, contrast,
+    saturate, jpeg, pixelate,
+)  # fmt: skip
 CORRUPTIONS = Registry("corruption", Corruption, {own.name: own for own in PUBLISHED}, group="fedpca.corruptions")

@@ -1,7 +1,5 @@
 """Images to learn from: the known datasets, or a user's own, found, fetched if need be, and decoded once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,11 +40,11 @@ def load(
     if is_embedded(settings.dataset):
         return digits()
     tell = progress or (lambda done, total: None)
-    return decode(with_entry(settings, find_layout(settings, data_folder(data_dir), tell), cache_dir), tell)
+    return decode(files_of(settings, find_layout(settings, data_folder(data_dir), tell), cache_dir), tell)
 
 
-def with_entry(settings: DataSettings, layout: Layout, cache_dir: Path | None = None) -> DatasetFiles:
-    """Files that have been recognised, as they are now, with their entry of the cache."""
+def files_of(settings: DataSettings, layout: Layout, cache_dir: Path | None = None) -> DatasetFiles:
+    """A dataset's files, as they are now, with their entry of the cache."""
     name = settings.dataset if settings.dataset in KNOWN else Path(settings.dataset).stem
     key = fingerprint(layout.files, decoding_settings(settings, layout.has_test))
     return DatasetFiles(name, layout, cache_folder(cache_dir) / f"{name}-{key}", settings)

@@ -1,7 +1,5 @@
 """The clients' data, the test groups, and the truth about both."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedpca.core import ClientId, Shard
+from fedpca.core import ClientId, Images, Shard
 from fedpca.data import split
 from fedpca.data.corrupt import CORRUPTIONS, corrupt
 from fedpca.data.datasets import Dataset, Part
@@ -28,7 +26,7 @@ Pixels = NDArray[np.uint8]  # (N, C, H, W)
 
 
 @dataclass(frozen=True)
-class Taken:
+class SharedRows:
     """Rows of an image array that is shared by all clients, copied only when a batch asks for them."""
 
     store: Tensor  # (all, C, H, W), memory-mapped where it comes from the cache
@@ -64,34 +62,47 @@ class Federation:
 def federate(experiment: Experiment, dataset: Dataset) -> Federation:
     """The data spread over clients, with rare clients' images corrupted and mislabeled clients' labels flipped."""
     settings, rare, noise = experiment.data, experiment.rare, experiment.noise
-    train = _some(dataset.train, settings.train_images, settings.seed, "train")
+    train = _draw(dataset.train, settings.train_images, settings.seed, "train")
     kept, aside = set_aside(train.labels, settings.validation_share, settings.seed)
-    split_of_kept = split_rows(settings, train.labels[kept], _at(train.columns, kept), experiment.training.batch)
-    rows = {client: kept[own] for client, own in split_of_kept.items()}
-    if experiment.evaluation.on == "validation":
-        test = _taken(train, aside)
-    else:
-        test = _some(dataset.test, settings.test_images, settings.seed, "test")
+    own = split_rows(settings, train.labels[kept], _columns_at(train.columns, kept), experiment.training.batch)
+    rows = {client: kept[places] for client, places in own.items()}
     clients = list(rows)
     rare_ids = tuple(clients[len(clients) - rounded(rare.share * len(clients)) :])
     wrong_ids = mislabeled_clients(clients, rare_ids, noise.clients, noise.where, numbers(settings.seed, "mislabeled"))
-    clean, store = _clean_shares(rare.clean_share, rare_ids), _tensor(train.images)
-    shards, true = {}, {}
-    for client, own in rows.items():
-        true[client] = torch.from_numpy(train.labels[own])
-        rng = numbers(settings.seed, "labels", client)
-        given = flip(train.labels[own], len(dataset.classes), noise.labels, rng, noise.mode, noise.kind)
-        rng = numbers(settings.seed, "corrupt", client)
-        x = _corrupted(train.images[own], rare, clean[client], rng) if client in clean else None
-        y = torch.from_numpy(given) if client in wrong_ids else true[client].clone()
-        shards[client] = Shard(Taken(store, torch.from_numpy(own)) if x is None else _tensor(x), y)
+    if experiment.evaluation.on == "validation":
+        test = _part_at(train, aside)
+    else:
+        test = _draw(dataset.test, settings.test_images, settings.seed, "test")
     return Federation(
-        shards,
+        _shards(experiment, train, rows, rare_ids, wrong_ids, len(dataset.classes)),
         _tests(test, rare, settings.seed, bool(rare_ids), experiment.evaluation.on),
-        Truth(rare_ids, wrong_ids, true),
+        Truth(rare_ids, wrong_ids, {client: torch.from_numpy(train.labels[places]) for client, places in rows.items()}),
         (train.images.shape[1], train.images.shape[2], train.images.shape[3]),
         dataset.classes,
     )
+
+
+def _shards(
+    experiment: Experiment,
+    train: Part,
+    rows: Mapping[ClientId, Rows],
+    rare_ids: Sequence[ClientId],
+    wrong_ids: Sequence[ClientId],
+    classes: int,
+) -> dict[ClientId, Shard]:
+    """What each client gets: images, which share memory where they are not corrupted, and labels, right or not."""
+    noise, seed, store = experiment.noise, experiment.data.seed, _tensor(train.images)
+    clean, shards = _clean_shares(experiment.rare.clean_share, rare_ids), {}
+    for client, own in rows.items():
+        x: Images = SharedRows(store, torch.from_numpy(own))
+        y = train.labels[own]
+        if client in wrong_ids:
+            y = flip(y, classes, noise.labels, numbers(seed, "labels", client), noise.mode, noise.kind)
+        if client in clean:
+            rng = numbers(seed, "corrupt", client)
+            x = _tensor(_corrupt(train.images[own], experiment.rare, clean[client], rng))
+        shards[client] = Shard(x, torch.from_numpy(y))
+    return shards
 
 
 def set_aside(labels: Labels, share: float, seed: int) -> tuple[Rows, Rows]:
@@ -110,19 +121,19 @@ def split_rows(settings: DataSettings, labels: Labels, columns: Columns, batch: 
         if settings.column is None or settings.column not in columns:
             there = ", ".join(sorted(columns)) or "none"
             raise DataError(f"data.column: the data have no column {settings.column!r}; there are: {there}")
-        return _enough(split.by_column(columns[settings.column]))
+        return _require_two(split.by_column(columns[settings.column]))
     if settings.split == "sizes":
         rows = split.by_sizes(count, settings.sizes or (), rng)
     elif settings.split == "dirichlet":
         clients = settings.clients or 0
-        least = settings.min_images or min(2 * batch, count // (2 * clients))
-        rows = split.dirichlet(labels, clients, settings.alpha, least, rng)
+        min_images = settings.min_images or min(2 * batch, count // (2 * clients))
+        rows = split.dirichlet(labels, clients, settings.alpha, min_images, rng)
     else:
         rows = split.iid(count, settings.clients or 0, rng)
-    return _enough({str(number): own for number, own in enumerate(rows)})
+    return _require_two({str(number): own for number, own in enumerate(rows)})
 
 
-def _enough(rows: dict[ClientId, Rows]) -> dict[ClientId, Rows]:
+def _require_two(rows: dict[ClientId, Rows]) -> dict[ClientId, Rows]:
     """The same rows, if every client has at least two: batch norm cannot train on one image."""
     for client, own in rows.items():
         if len(own) < 2:
@@ -132,34 +143,33 @@ def _enough(rows: dict[ClientId, Rows]) -> dict[ClientId, Rows]:
     return rows
 
 
-def _some(part: Part, limit: int | None, seed: int, which: str) -> Part:
+def _draw(part: Part, limit: int | None, seed: int, which: str) -> Part:
     """A random part of that many images in their old order; all of them without a limit."""
     count = len(part.labels)
     if limit is None or limit == count:
         return part
     if limit > count:
         raise DataError(f"data.{which}_images = {limit}, but there are only {count} {which} images")
-    return _taken(part, np.sort(numbers(seed, "subset", which).choice(count, limit, replace=False)))
+    return _part_at(part, np.sort(numbers(seed, "subset", which).choice(count, limit, replace=False)))
 
 
-def _taken(part: Part, rows: Rows) -> Part:
-    return Part(part.images[rows], part.labels[rows], _at(part.columns, rows))
+def _part_at(part: Part, rows: Rows) -> Part:
+    return Part(part.images[rows], part.labels[rows], _columns_at(part.columns, rows))
 
 
-def _at(columns: Columns, rows: Rows) -> Columns:
+def _columns_at(columns: Columns, rows: Rows) -> Columns:
     return {name: values[rows] for name, values in columns.items()}
 
 
 def _clean_shares(shares: Sequence[float], rare: Sequence[ClientId]) -> dict[ClientId, float]:
     """The share of each rare client's images that stay clean."""
     if len(shares) not in (1, len(rare)):
-        raise DataError(
-            f"rare.clean lists {len(shares)} shares, but {len(rare)} clients are rare: give one for all, or one each"
-        )
+        needed = f"one share for all {len(rare)} rare clients, or one for each"
+        raise DataError(f"rare.clean_share must give {needed}, got {len(shares)}")
     return dict(zip(rare, shares if len(shares) == len(rare) else [shares[0]] * len(rare), strict=True))
 
 
-def _corrupted(images: Pixels, rare: RareSettings, clean: float, rng: np.random.Generator) -> Pixels:
+def _corrupt(images: Pixels, rare: RareSettings, clean: float, rng: np.random.Generator) -> Pixels:
     """Images of a rare client: a share stays clean, the rest is corrupted once and for all."""
     kind = CORRUPTIONS[rare.corruption]
     amount = kind.constant(rare.severity, rare.table) if rare.sigma is None else rare.sigma
@@ -180,7 +190,7 @@ def _tests(test: Part, rare: RareSettings, seed: int, any_rare: bool, which: str
         )
     groups = {"common": Shard(_tensor(test.images), labels)}
     if any_rare:
-        spoiled = _corrupted(test.images, rare, 0.0, numbers(seed, "corrupt", which))
+        spoiled = _corrupt(test.images, rare, 0.0, numbers(seed, "corrupt", which))
         groups["rare"] = Shard(_tensor(spoiled), labels)
     return groups
 

@@ -1,7 +1,5 @@
 """Folders that are there whole or not at all, whoever else writes them and whatever fails."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Iterator
@@ -19,12 +17,12 @@ def whole_folder(target: Path) -> Iterator[Path]:
     Where another process was quicker its folder stays, and ours vanishes.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(target.parent)
-    folder = _aside(target)
+    _remove_leftovers(target.parent)
+    folder = _hidden_name(target)
     folder.mkdir()
     try:
         yield folder
-        _settle(folder, target)
+        _move_into_place(folder, target)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -32,10 +30,10 @@ def whole_folder(target: Path) -> Iterator[Path]:
 def discard(folder: Path) -> None:
     """Takes a folder away in one step, so that nobody finds half of it."""
     with suppress(FileNotFoundError):
-        shutil.rmtree(folder.rename(_aside(folder)), ignore_errors=True)
+        shutil.rmtree(folder.rename(_hidden_name(folder)), ignore_errors=True)
 
 
-def _settle(folder: Path, target: Path) -> None:
+def _move_into_place(folder: Path, target: Path) -> None:
     try:
         folder.rename(target)
     except OSError:
@@ -43,12 +41,12 @@ def _settle(folder: Path, target: Path) -> None:
             raise
 
 
-def _aside(folder: Path) -> Path:
+def _hidden_name(folder: Path) -> Path:
     """An unused name beside a folder, hidden."""
     return folder.with_name(f".{folder.name}.{uuid4().hex}.tmp")
 
 
-def _sweep(folder: Path) -> None:
+def _remove_leftovers(folder: Path) -> None:
     """Removes what killed processes left behind."""
     for path in folder.glob(".*.tmp"):
         with suppress(OSError):

@@ -1,7 +1,5 @@
 """Every dataset that has a name, one entry each: what it is, where it lies, what it needs, and where to get it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Labels as numbers from 0, and the split of data that come without a test part."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -37,18 +37,8 @@ def _pair(labels: Labels, classes: int, exclusive: bool, rng: np.random.Generato
     return (labels + 1) % classes
 
 
-NOISE_KINDS = Registry(
-    "kind of label noise",
-    NoiseKind,
-    {
-        kind.name: kind
-        for kind in (
-            NoiseKind("symmetric", "any other class, all as likely", _symmetric),
-            NoiseKind("pair", "always the next class", _pair),
-        )
-    },
-    group="fedpca.noise_kinds",
-)
+OWN = NoiseKind("symmetric", "any other class, all as likely", _symmetric), NoiseKind("pair", "the next class", _pair)
+NOISE_KINDS = Registry("noise kind", NoiseKind, {own.name: own for own in OWN}, group="fedpca.noise_kinds")
 
 
 def check_noise(noise: NoiseSettings) -> None:

@@ -1,7 +1,5 @@
 """Where the files of a dataset are; those of a known one that is nowhere to be found are downloaded."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from difflib import get_close_matches

@@ -20,18 +20,18 @@ def iid(count: int, clients: int, rng: np.random.Generator) -> list[Rows]:
     return [_ascending(part) for part in np.array_split(rng.permutation(count), clients)]
 
 
-def dirichlet(labels: ArrayLike, clients: int, alpha: float, least: int, rng: np.random.Generator) -> list[Rows]:
+def dirichlet(labels: ArrayLike, clients: int, alpha: float, min_images: int, rng: np.random.Generator) -> list[Rows]:
     """Each class spread over the clients by shares of its own, drawn from Dir(alpha): the smaller, the more uneven.
 
-    Drawn anew until every client has at least `least` rows.
+    Drawn anew until every client has at least `min_images` rows.
     """
     labels = np.asarray(labels)
-    wanted = f"a Dirichlet split of {len(labels)} images over {clients} clients with at least {least} each"
-    if clients * least > len(labels):
+    wanted = f"a Dirichlet split of {len(labels)} images over {clients} clients with at least {min_images} each"
+    if clients * min_images > len(labels):
         raise DataError(f"{wanted} is impossible: use fewer clients, more images or smaller batches")
     for _ in range(_DRAWS):
         owner = _owners(labels, clients, alpha, rng)
-        if np.bincount(owner, minlength=clients).min() >= least:
+        if np.bincount(owner, minlength=clients).min() >= min_images:
             return [np.flatnonzero(owner == client).astype(np.int64) for client in range(clients)]
     raise DataError(
         f"{wanted} was not found in {_DRAWS} draws with alpha = {alpha:g}: "

@@ -1,7 +1,5 @@
 """Networks by name or by the user's own function, ready for federated training."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path

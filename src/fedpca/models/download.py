@@ -1,7 +1,5 @@
 """Files from the network, whole and checked or not at all, and the user's folder for what can be had again."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

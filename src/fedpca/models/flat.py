@@ -1,7 +1,5 @@
 """A model as vectors: which stretch belongs to which tensor, loading, copying, and named tensors at the edges."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -51,16 +49,16 @@ class Layout:
         """The vectors made of named tensors; a missing, unknown or misshapen one is an error that names it."""
         known = {slot.name: slot.shape for slots in (self.weights, self.buffers, self.counters) for slot in slots}
         if missing := known.keys() - tensors.keys():
-            raise ValueError(f"the model needs {_some(missing)}, which the given weights lack")
+            raise ValueError(f"the model needs {_first_of(missing)}, which the given weights lack")
         if unknown := tensors.keys() - known.keys():
-            raise ValueError(f"the given weights have {_some(unknown)}, which the model lacks")
+            raise ValueError(f"the given weights have {_first_of(unknown)}, which the model lacks")
         for name, shape in known.items():
             if tuple(tensors[name].shape) != shape:
                 raise ValueError(f"{name} must have shape {shape}, got {tuple(tensors[name].shape)}")
         return Params(
-            _filled(self.weights, tensors, torch.float32),
-            _filled(self.buffers, tensors, torch.float32),
-            _filled(self.counters, tensors, torch.int64),
+            _vector(self.weights, tensors, torch.float32),
+            _vector(self.buffers, tensors, torch.float32),
+            _vector(self.counters, tensors, torch.int64),
             lengths=self.lengths,
         )
 
@@ -124,7 +122,7 @@ def _slots(tensors: Iterable[tuple[str, Tensor]]) -> tuple[Slot, ...]:
     return tuple(slots)
 
 
-def _filled(slots: tuple[Slot, ...], tensors: Mapping[str, Tensor], dtype: torch.dtype) -> Tensor:
+def _vector(slots: tuple[Slot, ...], tensors: Mapping[str, Tensor], dtype: torch.dtype) -> Tensor:
     device = next(iter(tensors.values())).device if tensors else None
     vector = torch.empty(sum(prod(slot.shape) for slot in slots), dtype=dtype, device=device)
     for slot in slots:
@@ -132,6 +130,6 @@ def _filled(slots: tuple[Slot, ...], tensors: Mapping[str, Tensor], dtype: torch
     return vector
 
 
-def _some(names: Iterable[str]) -> str:
+def _first_of(names: Iterable[str]) -> str:
     first, *rest = sorted(names)
     return f"{first!r}" + (f" and {len(rest)} more" if rest else "")

@@ -4,8 +4,6 @@ Parameters have the names of the published file. Left out are dropout and stocha
 training does not have either: what draws random numbers in its passes cannot be trained on several workers.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn.functional import pad, relu6
 

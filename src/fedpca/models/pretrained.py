@@ -1,7 +1,5 @@
 """Files of weights that models start from: found on this machine or fetched, and used only if their hash is right."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from http.client import HTTPException
 from importlib.util import find_spec

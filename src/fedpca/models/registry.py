@@ -1,7 +1,5 @@
 """Every model that a settings file may name, one entry each, readable without importing PyTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

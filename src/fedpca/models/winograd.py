@@ -9,8 +9,6 @@ transform's arguments are lists of tensors: one entry of every tile, in which di
 Transforms take almost as long as the products, so they are written as the fewest passes over memory, not as matrices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Protocol
 

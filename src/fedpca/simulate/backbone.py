@@ -1,7 +1,5 @@
 """Images gone once through a frozen pretrained network: clients train on its features, kept from then on."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """CIFAR's batches, as its authors publish them for Python. They are pickles, read as a list of opcodes: never run."""
 
-from __future__ import annotations
-
 import pickletools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Images that are files of their own, listed in CSV files with a column of labels, or one column per class."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """CT slices in DICOM files, seen through the brain window. pydicom is an extra, imported with the first slice."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

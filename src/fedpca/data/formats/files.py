@@ -1,7 +1,5 @@
 """Which files of a folder belong together, and whether one of them is missing."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

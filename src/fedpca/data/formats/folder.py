@@ -1,7 +1,5 @@
 """Images that are files of their own, in one folder per class."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

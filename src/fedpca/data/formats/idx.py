@@ -1,7 +1,5 @@
 """Images and labels in idx files, as MNIST is published."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import zlib

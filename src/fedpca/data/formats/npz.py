@@ -1,7 +1,5 @@
 """Images and labels as arrays in an .npz file, read without pickle."""
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Images in parquet files, as on the Hugging Face hub."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from fedpca.data.formats.files import train_and_test

@@ -1,7 +1,5 @@
 """The rows of parquet files. Importing this module imports pyarrow, which takes its time."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """One picture, of whatever format, decoded to 8 bits per channel."""
 
-from __future__ import annotations
-
 from io import SEEK_END, BytesIO
 from pathlib import Path
 

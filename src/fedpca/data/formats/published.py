@@ -1,7 +1,5 @@
 """The paper's medical images in the layouts that they are published in: ISIC 2019, and RSNA's brain haemorrhages."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path

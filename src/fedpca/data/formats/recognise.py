@@ -1,7 +1,5 @@
 """Which layout of images and labels there is in a file or folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from fedpca.data.formats.cifar import CIFAR

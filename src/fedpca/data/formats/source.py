@@ -1,7 +1,5 @@
 """Images and labels as they lie in files, before anything is decoded, and what all layouts have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
