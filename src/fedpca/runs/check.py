@@ -7,8 +7,6 @@ from itertools import product
 from pathlib import Path
 
 from fedpca.core import Method
-from fedpca.data.corrupt import check_corruption
-from fedpca.data.noise import check_noise
 from fedpca.errors import SettingsError
 from fedpca.methods.compose import compose
 from fedpca.methods.define import Plan
@@ -55,6 +53,9 @@ def read_stored(path: Path) -> Experiment:
 
 def check_experiment(table: Mapping[str, object], source: str) -> Experiment:
     """An experiment from a plain table, of which every name is known; an error names `source`."""
+    from fedpca.data.corrupt import check_corruption  # here: sites import this module, and corrupt no images
+    from fedpca.data.noise import check_noise
+
     experiment = validate(Experiment, table, source)
     try:
         check_model(experiment.model)
