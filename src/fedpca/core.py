@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:  # so that code without tensors, such as results, can use the types below without PyTorch
     from torch import Generator, Tensor, nn
@@ -100,12 +100,9 @@ class Verdict:
     notes: Mapping[str, float] = field(default_factory=dict)  # what the method itself wants to find again next round
     sides: Mapping[str, Verdict] = field(default_factory=dict)  # the opinions of combined methods, each its own
 
-    def having(self, **changes: object) -> Verdict:
-        """The same with some fields changed, in less than half of the time that `replace` takes."""
-        assert changes.keys() <= vars(self).keys(), f"no such field: {changes.keys() - vars(self).keys()}"
-        changed = object.__new__(Verdict)
-        vars(changed).update(vars(self), **changes)
-        return changed
+    def having(self, **changes: Any) -> Verdict:  # noqa: ANN401 (of the fields' own types)
+        """The same with some fields changed; a large round changes thousands, and `replace` takes twice as long."""
+        return Verdict(**{**vars(self), **changes})
 
 
 NOBODY = Verdict()  # of whom nothing is known yet

@@ -330,7 +330,7 @@ def test_names_that_differ_are_refused(layout: Layout):
 
 
 @pytest.mark.parametrize(
-    ("array", "got"), [(GOOD.reshape(1, -1), r"float32 \(1, 5\)"), (np.arange(3), r"int64 \(3,\)")]
+    ("array", "got"), [(GOOD.reshape(1, -1), r"float32 \(1, 10\)"), (np.arange(3), r"int64 \(3,\)")]
 )
 def test_a_wrong_shown_vector_is_named(array, got: str, layout: Layout):
     order = Order(1, 2, Verdict(), {"moment": torch.ones(3)})
