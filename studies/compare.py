@@ -9,7 +9,7 @@ import argparse
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -17,12 +17,12 @@ import numpy as np
 
 from fedpca.core import ClientId, Diagnosis, Report, When
 from fedpca.data.federation import Truth
+from fedpca.methods.identify import MixtureSettings, mixture_rule
 from fedpca.parts.mixture import bic, fit
 from fedpca.parts.server.diagnose import NameGroups
 from fedpca.parts.server.identify import (
     Finding,
     Findings,
-    ThreeGroups,
     WrongShares,
     on_plane,
     scaled,
@@ -31,6 +31,7 @@ from fedpca.runs.evaluate import identification
 from studies.record import WARMUP
 
 LAST = 10
+PAPER = mixture_rule(MixtureSettings())
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,15 @@ class ShapedGroups:
         points = scaled(np.array(list(plane.values())).reshape(-1, 2))
         if len(np.unique(points, axis=0)) < 4:
             return None
-        scores = {n: float(bic(fit(points, n, 9, "diag", ridge=1e-4), "diag").min()) for n in (1, 2, 3)}
+        scores = {n: float(bic(fit(points, n, 9, "diag", ridge=1e-4, max_steps=100), "diag").min()) for n in (1, 2, 3)}
         best = min(scores, key=lambda n: scores[n])
         if best == 3:
-            return ThreeGroups(covariance="diag", ridge=1e-4, gate=self.gate)(reports)
+            return replace(PAPER, covariance="diag", ridge=1e-4, min_margin=self.gate)(reports)
         groups = ["common"] * len(plane) if best == 1 else self._two(points)
         return {c: Finding(g, float(g == "mislabeled")) for c, g in zip(plane, groups, strict=True)}  # type: ignore[arg-type]
 
     def _two(self, points: np.ndarray) -> list[str]:
-        fits = fit(points, 2, 9, "diag", ridge=1e-4)
+        fits = fit(points, 2, 9, "diag", ridge=1e-4, max_steps=100)
         start = int(fits.likelihood.argmax())
         means, members = fits.means[start], fits.responsibilities[start].argmax(axis=1)
         high = int(means[:, 0].argmax())
@@ -83,15 +84,15 @@ def _ratio(report: Report, over: str, under: str) -> float:
 
 
 RULES: dict[str, tuple[Callable[..., Findings | None], float]] = {  # and the threshold of smoothed evidence
-    "paper": (ThreeGroups(), 0.5),
-    "paper, gate 3": (ThreeGroups(gate=3), 0.5),
+    "paper": (PAPER, 0.5),
+    "paper, gate 3": (replace(PAPER, min_margin=3), 0.5),
     "BIC of 1-3 groups, shaped": (ShapedGroups(), 0.5),
     "agreement / certainty": (Shortfall(), 0.25),
     "credence": (Shortfall(key=("credence", "")), 0.25),
     "slope, share 0.15": (WrongShares(0.15, 0.0), 0.15),
     "slope, share 0.2": (WrongShares(0.2, 0.0), 0.2),
     "slope, share 0.25 (auto)": (WrongShares(0.25, 0.0), 0.25),
-    "auto as shipped, with certainty": (WrongShares(), 0.25),
+    "auto as shipped, with certainty": (WrongShares(share=0.25, certainty=2.0), 0.25),
     "slope, share 0.3": (WrongShares(0.3, 0.0), 0.3),
 }
 
@@ -101,7 +102,7 @@ def judge(
 ) -> list[dict[str, float]]:
     """How well the rule does in each of the last rounds."""
     truth = Truth(tuple(recording["truth"]["rare"]), tuple(recording["truth"]["mislabeled"]), {})  # type: ignore[index]
-    part, found = NameGroups(rule, threshold=threshold), []
+    part, found = NameGroups(rule, threshold=threshold, smoothing=0.5, min_confidence=0.9), []
     diagnosis: Diagnosis = {}
     for reports in recording["rounds"][WARMUP:]:  # type: ignore[index]
         reported = {c: {"slope_error": 0.0, **report} for c, report in reports.items()}

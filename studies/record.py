@@ -92,7 +92,9 @@ class Everything:
     def __call__(self, site: Site) -> Report:
         probs = torch.cat([logits for _, logits in passes(site)]).double().softmax(dim=1)
         return {
-            **PerformanceAndCapacity(confidence="quantile", informativeness=True)(site),
+            **PerformanceAndCapacity(
+                confidence="quantile", informativeness=True, per_sample=True, denominator="all", augment=None
+            )(site),
             "agreement": (probs.argmax(dim=1) == site.y).double().mean().item(),
             "certainty": probs.amax(dim=1).mean().item(),
             "credence": (probs.gather(1, site.y.unsqueeze(1)).mean() / probs.square().sum(dim=1).mean()).item(),

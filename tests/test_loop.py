@@ -45,7 +45,7 @@ def never(*_: object):
 
 
 def recipe(**parts: object) -> Recipe:
-    plain = Recipe(None, remember, never, never, WeightedMean(by_size), everyone)
+    plain = Recipe(None, remember, never, never, WeightedMean(by_size, smoothing=1.0), everyone)
     return replace(plain, **parts)
 
 
@@ -186,7 +186,7 @@ def test_only_the_cohort_is_asked():
 
 def test_stages_follow_each_other_and_the_last_has_no_end():
     def stage(share: float) -> Recipe:
-        return recipe(aggregate=WeightedMean(lambda diagnosis: lambda client, update: share))
+        return recipe(aggregate=WeightedMean(lambda diagnosis: lambda client, update: share, smoothing=1.0))
 
     first, second = stage(1.0), stage(2.0)
     method = Method("staged", (Stage(first, rounds=2), Stage(second, rounds=1)))

@@ -163,7 +163,7 @@ def test_entering_a_stage_renews_the_opinions_of_the_sides_that_enter():
 
 
 def fixed(*shares: float) -> WeightedMean:
-    return WeightedMean(lambda diagnosis: lambda client, update: shares[int(client)])
+    return WeightedMean(lambda diagnosis: lambda client, update: shares[int(client)], smoothing=1.0)
 
 
 def mixed(first, second, share: float = 0.5, values=(1.0, 10.0, 100.0)) -> Outcome:
@@ -226,9 +226,9 @@ def test_in_every_round_each_side_is_in_its_own_stage(ones: list[int], twos: lis
     both = plus(a, b, plain, 0.5)
     for round in range(1, 15):
         stage, begins = both.at(round)
-        assert stage.recipe.aggregate == Mixed(("a", a.recipe(round).aggregate), ("b", b.recipe(round).aggregate)), (
-            f"round {round}"
-        )
+        assert stage.recipe.aggregate == Mixed(
+            ("a", a.recipe(round).aggregate), ("b", b.recipe(round).aggregate), share=0.5
+        ), f"round {round}"
         entering = [side for side, method in (("a", a), ("b", b)) if method.at(round)[1]]
         assert [side for side, _ in stage.enter.parts if begins] == entering, f"round {round}"
 

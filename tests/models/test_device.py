@@ -29,8 +29,11 @@ def site_on(device: str, model: str = "cnn-small") -> Site:
     return Site(net, images, labels, {}, Order(1, 2, Verdict("mislabeled")), torch.Generator())
 
 
-@pytest.mark.parametrize("loss", [cross_entropy, LogitAdjusted(), Distilled(begin=0, end=1)])
-@pytest.mark.parametrize(("augment", "blend"), [(None, None), (CropFlip(1), Mixup())])
+@pytest.mark.parametrize(
+    "loss",
+    [cross_entropy, LogitAdjusted(tau=1.0), Distilled(begin=0, end=1, max_share=0.8, temperature=0.8, adjusted=True)],
+)
+@pytest.mark.parametrize(("augment", "blend"), [(None, None), (CropFlip(1), Mixup(alpha=1.0))])
 def test_a_batch_meets_the_model_on_its_device(loss, augment, blend):
     site = site_on("meta")
     load(site.net, params_of(site_on("cpu").net))

@@ -41,10 +41,26 @@ def test_who_is_dropped_is_idle_also_inside_another_selection_and_on_one_side(gr
 
 
 def test_reports_of_many_are_offered_where_images_are_as_they_are():
-    assert ability(PerformanceAndCapacity(), "of_many") is not None
-    assert ability(PerformanceAndCapacity(augment=CropFlip()), "of_many") is None
+    assert (
+        ability(
+            PerformanceAndCapacity(
+                per_sample=True, denominator="all", confidence=None, informativeness=False, augment=None
+            ),
+            "of_many",
+        )
+        is not None
+    )
+    assert (
+        ability(
+            PerformanceAndCapacity(
+                augment=CropFlip(pad=4), per_sample=True, denominator="all", confidence=None, informativeness=False
+            ),
+            "of_many",
+        )
+        is None
+    )
     assert ability(mean_loss, "of_many") is None
-    assert ability(Sided("one", ConfidentOfTheMislabeled()), "of_many") is not None
+    assert ability(Sided("one", ConfidentOfTheMislabeled(min_samples=2)), "of_many") is not None
     assert ability(Sided("one", everything), "of_many") is None
 
 
@@ -54,6 +70,6 @@ def test_a_side_passes_on_what_looks_at_no_opinion():
     shift = ability(Sided("one", LogitAdjusted(2.0)), "logit_shift")(labels, 3)
     assert torch.equal(shift, LogitAdjusted(2.0).logit_shift(labels, 3))
     weights, when = torch.ones(2, 3), When(1, 2)
-    for step in (descend, GSAM(0.1, 0.5)):
+    for step in (descend, GSAM(0.1, 0.5, growth=0.0)):
         direction = ability(Sided("one", step), "direction")(weights, torch.square, when)
         assert torch.equal(direction, step.direction(weights, torch.square, when))

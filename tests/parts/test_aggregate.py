@@ -13,7 +13,7 @@ def state(*weights: float, buffers: tuple[float, ...] = (), counter: int = 0) ->
 
 
 def mean(start: Params, *updates: Update):
-    fold = WeightedMean(by_size)(Server(start))
+    fold = WeightedMean(by_size, smoothing=1.0)(Server(start))
     for number, update in enumerate(updates):
         fold.add(str(number), update)
     outcome = fold.finish()
@@ -50,7 +50,7 @@ def test_identical_clients_give_back_their_state_bit_for_bit(sizes: list[int], c
 @given(st.permutations(range(5)))
 def test_clients_keep_their_shares_in_any_order(order: list[int]):
     updates = {str(i): Update(state(float(i), i * i / 3), size=i + 1) for i in range(5)}
-    fold = WeightedMean(by_size)(Server(state(0, 0)))
+    fold = WeightedMean(by_size, smoothing=1.0)(Server(state(0, 0)))
     for i in order:
         fold.add(str(i), updates[str(i)])
     outcome = fold.finish()
@@ -80,7 +80,9 @@ def test_inputs_are_not_changed():
 
 
 def test_weights_may_depend_on_the_verdict():
-    rule = WeightedMean(lambda diagnosis: lambda client, update: update.size * diagnosis[client].suspicion)
+    rule = WeightedMean(
+        lambda diagnosis: lambda client, update: update.size * diagnosis[client].suspicion, smoothing=1.0
+    )
     fold = rule(Server(state(0.0), diagnosis={"a": Verdict(suspicion=1.0), "b": Verdict(suspicion=0.5)}))
     fold.add("a", Update(state(1.0), 1))
     fold.add("b", Update(state(4.0), 1))

@@ -74,32 +74,32 @@ def test_memory_layout_changes_no_value_and_channels_last_is_kept(dtype, layout)
         "turned": lambda: plain.transpose(2, 3).contiguous().transpose(2, 3),
         "every_other": lambda: plain.repeat_interleave(2, dim=3)[..., ::2],
     }[layout]()
-    result = CropFlip()(images, rng())
-    assert torch.equal(result, CropFlip()(plain, rng()))
+    result = CropFlip(pad=4)(images, rng())
+    assert torch.equal(result, CropFlip(pad=4)(plain, rng()))
     assert result.is_contiguous(memory_format=torch.channels_last) == (layout == "channels_last")
 
 
 def test_the_same_generator_state_gives_the_same_batch():
     images = batch(16, 3, 32, 32)
-    assert torch.equal(CropFlip()(images, rng(1)), CropFlip()(images, rng(1)))
-    assert not torch.equal(CropFlip()(images, rng(1)), CropFlip()(images, rng(2)))
+    assert torch.equal(CropFlip(pad=4)(images, rng(1)), CropFlip(pad=4)(images, rng(1)))
+    assert not torch.equal(CropFlip(pad=4)(images, rng(1)), CropFlip(pad=4)(images, rng(2)))
     torch.manual_seed(0)
-    first = CropFlip()(images, rng(1))
+    first = CropFlip(pad=4)(images, rng(1))
     torch.manual_seed(1)
-    assert torch.equal(CropFlip()(images, rng(1)), first)
+    assert torch.equal(CropFlip(pad=4)(images, rng(1)), first)
 
 
 def test_an_empty_batch_stays_empty():
-    assert CropFlip()(batch(0, 3, 8, 8), rng()).shape == (0, 3, 8, 8)
+    assert CropFlip(pad=4)(batch(0, 3, 8, 8), rng()).shape == (0, 3, 8, 8)
 
 
 def test_crop_flip_is_a_value():
-    assert CropFlip() == CropFlip(pad=4) != CropFlip(pad=2)
-    assert hash(CropFlip()) == hash(CropFlip(4))
-    assert repr(CropFlip()) == "CropFlip(pad=4)"
+    assert CropFlip(pad=4) == CropFlip(pad=4) != CropFlip(pad=2)
+    assert hash(CropFlip(pad=4)) == hash(CropFlip(4))
+    assert repr(CropFlip(pad=4)) == "CropFlip(pad=4)"
     assert pickle.loads(pickle.dumps(CropFlip(3))) == CropFlip(3)  # noqa: S301 (our own bytes)
     with pytest.raises(FrozenInstanceError):
-        CropFlip().pad = 1
+        CropFlip(pad=4).pad = 1
 
 
 def by(turn=0.0, right=0, down=0, mirrored=False):
@@ -189,22 +189,24 @@ def test_turning_keeps_type_and_layout_and_neither_changes_a_value(dtype, layout
         "channels_last": plain.contiguous(memory_format=torch.channels_last),
         "turned": plain.transpose(2, 3).contiguous().transpose(2, 3),
     }[layout].to(dtype)
-    result = AffineFlip()(images, rng())
+    result = AffineFlip(degrees=10.0, shift=0.02)(images, rng())
     assert result.dtype == dtype
-    assert torch.equal(result.to(torch.uint8), AffineFlip()(plain, rng()))
+    assert torch.equal(result.to(torch.uint8), AffineFlip(degrees=10.0, shift=0.02)(plain, rng()))
     assert result.is_contiguous(memory_format=torch.channels_last) == (layout == "channels_last")
 
 
 def test_turning_draws_from_the_given_generator_alone():
     images = batch(16, 3, 32, 32)
     torch.manual_seed(0)
-    first = AffineFlip()(images, rng(1))
+    first = AffineFlip(degrees=10.0, shift=0.02)(images, rng(1))
     torch.manual_seed(1)
     generator = rng(1)
-    assert torch.equal(AffineFlip()(images, generator), first)
-    assert not torch.equal(AffineFlip()(images, generator), first), "the next batch is drawn anew"
-    assert not torch.equal(AffineFlip()(images, rng(2)), first)
-    assert AffineFlip()(batch(0, 3, 8, 8), rng()).shape == (0, 3, 8, 8)
+    assert torch.equal(AffineFlip(degrees=10.0, shift=0.02)(images, generator), first)
+    assert not torch.equal(AffineFlip(degrees=10.0, shift=0.02)(images, generator), first), (
+        "the next batch is drawn anew"
+    )
+    assert not torch.equal(AffineFlip(degrees=10.0, shift=0.02)(images, rng(2)), first)
+    assert AffineFlip(degrees=10.0, shift=0.02)(batch(0, 3, 8, 8), rng()).shape == (0, 3, 8, 8)
 
 
 def test_settings_name_every_augmentation():
@@ -230,7 +232,7 @@ def pairing(seed, alpha=1.0, count=8):
 def test_mixup_keeps_type_and_shape_and_changes_no_input(dtype, shape):
     images, labels = batch(*shape, dtype=dtype), LABELS.clone()
     before = images.clone()
-    mixed, shares = Mixup()(images, labels, 5, rng(1))
+    mixed, shares = Mixup(alpha=1.0)(images, labels, 5, rng(1))
     assert (mixed.dtype, mixed.shape) == (dtype, images.shape)
     assert (shares.dtype, shares.shape) == (torch.float32, (8, 5))
     assert torch.equal(images, before)
@@ -255,15 +257,15 @@ def test_mixup_blends_images_and_labels_of_the_same_pairs_in_the_same_proportion
 @given(st.integers(0, 10**6))
 def test_mixup_rounds_whole_pixels_to_the_nearest(seed):
     images = batch(8, 1, 8, 8)
-    whole, same = Mixup()(images, LABELS, 4, rng(seed))
-    exact, shares = Mixup()(images.double(), LABELS, 4, rng(seed))
+    whole, same = Mixup(alpha=1.0)(images, LABELS, 4, rng(seed))
+    exact, shares = Mixup(alpha=1.0)(images.double(), LABELS, 4, rng(seed))
     assert (whole.double() - exact).abs().max() <= 0.5 + 1e-3
     assert torch.equal(same, shares), "whatever the type of the images"
 
 
 def test_mixup_of_equal_images_and_labels_changes_nothing():
     images = batch(1, 1, 8, 8).expand(6, -1, -1, -1)
-    mixed, shares = Mixup()(images, torch.full((6,), 2), 4, rng())
+    mixed, shares = Mixup(alpha=1.0)(images, torch.full((6,), 2), 4, rng())
     assert torch.equal(mixed, images)
     torch.testing.assert_close(shares, torch.eye(4)[[2] * 6])
 
@@ -271,14 +273,16 @@ def test_mixup_of_equal_images_and_labels_changes_nothing():
 def test_mixup_draws_from_the_given_generator_alone():
     images = batch(8, 1, 8, 8)
     torch.manual_seed(0)
-    first = Mixup()(images, LABELS, 4, rng(1))
+    first = Mixup(alpha=1.0)(images, LABELS, 4, rng(1))
     torch.manual_seed(1)
-    again, other = Mixup()(images, LABELS, 4, rng(1)), Mixup()(images, LABELS, 4, rng(2))
+    again, other = Mixup(alpha=1.0)(images, LABELS, 4, rng(1)), Mixup(alpha=1.0)(images, LABELS, 4, rng(2))
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert not torch.equal(first[0], other[0])
     generator = rng(1)
-    Mixup()(images, LABELS, 4, generator)
-    assert not torch.equal(Mixup()(images, LABELS, 4, generator)[1], first[1]), "the next batch is blended anew"
+    Mixup(alpha=1.0)(images, LABELS, 4, generator)
+    assert not torch.equal(Mixup(alpha=1.0)(images, LABELS, 4, generator)[1], first[1]), (
+        "the next batch is blended anew"
+    )
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0, 5.0])
@@ -291,6 +295,6 @@ def test_mixups_proportion_is_drawn_from_beta(alpha):
 
 
 def test_mixup_is_a_value():
-    assert Mixup() == Mixup(alpha=1.0) != Mixup(0.5)
-    assert hash(Mixup()) == hash(Mixup(1.0))
-    assert repr(Mixup()) == "Mixup(alpha=1.0)"
+    assert Mixup(alpha=1.0) == Mixup(alpha=1.0) != Mixup(0.5)
+    assert hash(Mixup(alpha=1.0)) == hash(Mixup(1.0))
+    assert repr(Mixup(alpha=1.0)) == "Mixup(alpha=1.0)"

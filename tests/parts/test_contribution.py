@@ -78,7 +78,7 @@ def by_the_formula(steps_by_round, scores_by_round, mode: str, averaged: bool = 
     ],
 )
 def test_the_specifications_two_rounds(mode: str, first: list[float], second: list[float]):
-    one, two = history(ByContribution(mode), [THREE, THREE], [None, SCORES])
+    one, two = history(ByContribution(mode, average_rounds=True), [THREE, THREE], [None, SCORES])
     assert list(one.values()) == pytest.approx(first, abs=1e-6)
     assert list(two.values()) == pytest.approx(second, abs=1e-6)
 
@@ -102,7 +102,9 @@ def test_the_specifications_cosines_and_unaveraged_shares(mode: str, second: lis
     known = {
         str(i): replace(verdict, notes={**notes, "direction": first[i].item()}) for i, verdict in enumerate(fed_back)
     }
-    outcome = folded(ByContribution(mode), {str(i): state(step) for i, step in enumerate(THREE)}, known)
+    outcome = folded(
+        ByContribution(mode, average_rounds=True), {str(i): state(step) for i, step in enumerate(THREE)}, known
+    )
     assert [2 * outcome.notes[str(i)]["share"] for i in range(3)] == pytest.approx(v, abs=1e-6)
 
 
@@ -119,7 +121,7 @@ def test_three_rounds_are_the_formulas(seed: int, count: int, mode: str, average
 
 
 def test_this_rounds_shares_alone_are_never_quite_zero():
-    (one,) = history(ByContribution("times", averaged=False), [THREE], [None])
+    (one,) = history(ByContribution("times", average_rounds=False), [THREE], [None])
     assert list(one.values()) == pytest.approx([0.5 / 1.001, 0.5 / 1.001, 0.001 / 1.001])
 
 
@@ -128,7 +130,9 @@ def test_permuting_clients_permutes_their_shares(seed: int, order: list[int]):
     rng = np.random.default_rng(seed)
     steps = rng.normal(size=(2, 5, 3)).astype(np.float32).tolist()
     scores = [None, rng.uniform(0, 0.9, size=5).tolist()]
-    plain, permuted = (history(ByContribution(), steps, scores, turn) for turn in (range(5), order))
+    plain, permuted = (
+        history(ByContribution(mode="times", average_rounds=True), steps, scores, turn) for turn in (range(5), order)
+    )
     for one, two in zip(plain, permuted, strict=True):
         assert two == pytest.approx(one, abs=1e-9)
 
@@ -137,7 +141,7 @@ def test_permuting_clients_permutes_their_shares(seed: int, order: list[int]):
 @given(step=st.lists(st.floats(-3, 3, width=32), min_size=3, max_size=3), count=st.integers(1, 6))
 def test_identical_clients_share_evenly(mode: str, step: list[float], count: int):
     scores = [None, [0.7] * count, [1.0] * count]
-    for shares in history(ByContribution(mode), [[step] * count] * 3, scores):
+    for shares in history(ByContribution(mode, average_rounds=True), [[step] * count] * 3, scores):
         assert list(shares.values()) == pytest.approx([1 / count] * count, abs=1e-9)
 
 
@@ -150,18 +154,20 @@ def test_who_does_not_move_has_no_direction():
 
 def test_buffers_do_not_count_for_the_direction():
     loud = {str(i): state(step, buffers=(1e6 * i,)) for i, step in enumerate(THREE)}
-    assert list(folded(ByContribution(), loud).weights.values()) == pytest.approx([0.5, 0.5, 0])
+    assert list(folded(ByContribution(mode="times", average_rounds=True), loud).weights.values()) == pytest.approx(
+        [0.5, 0.5, 0]
+    )
 
 
 def test_nobody_keeps_the_model():
     start = state([1.0, 2.0], [3.0], 4)
-    fold = ByContribution()(Server(start, diagnosis={"a": Verdict(weight=1.0)}))
+    fold = ByContribution(mode="times", average_rounds=True)(Server(start, diagnosis={"a": Verdict(weight=1.0)}))
     fold.add("a", Update(None, 0))
     assert fold.finish().params is start
 
 
 def test_who_trained_on_nothing_has_no_notes():
-    fold = ByContribution()(Server(state([0.0, 0.0])))
+    fold = ByContribution(mode="times", average_rounds=True)(Server(state([0.0, 0.0])))
     for client, step in zip("abc", THREE, strict=True):
         fold.add(client, Update(state(step) if client != "b" else None, 1))
     outcome = fold.finish()
@@ -171,15 +177,17 @@ def test_who_trained_on_nothing_has_no_notes():
 
 def test_a_dropped_client_has_no_share_and_its_history_stands_still():
     states = {str(i): state(step) for i, step in enumerate([*THREE, (2.0, -1.0)])}
-    before = with_outcome({}, folded(ByContribution(), states))
+    before = with_outcome({}, folded(ByContribution(mode="times", average_rounds=True), states))
     accused = {c: replace(v, group="mislabeled" if c == "3" else "common") for c, v in before.items()}
-    outcome = folded(WithoutTheMislabeled(ByContribution()), states, accused)
+    outcome = folded(WithoutTheMislabeled(ByContribution(mode="times", average_rounds=True)), states, accused)
     after = with_outcome(accused, outcome)
     assert outcome.weights["3"] == 0
     assert sum(outcome.weights.values()) == pytest.approx(1)
     assert after["3"].notes == {**before["3"].notes, "absent": 1.0}
     assert {after[client].notes["rounds"] for client in "012"} == {2}
-    rest = folded(ByContribution(), {c: own for c, own in states.items() if c != "3"}, accused)
+    rest = folded(
+        ByContribution(mode="times", average_rounds=True), {c: own for c, own in states.items() if c != "3"}, accused
+    )
     assert {c: outcome.weights[c] for c in "012"} == rest.weights
 
 
@@ -193,7 +201,7 @@ def test_the_model_without_one_client_is_the_mean_of_the_others(seed: int, count
     states = {
         str(i): state(torch.randn(4, generator=rng), torch.rand(2, generator=rng), counter=7) for i in range(count)
     }
-    outcome = folded(ByContribution("plus"), states)
+    outcome = folded(ByContribution("plus", average_rounds=True), states)
     for client, own in states.items():
         share = outcome.weights[client]
         others = {c: w / (1 - share) for c, w in outcome.weights.items() if c != client}
@@ -307,8 +315,15 @@ def test_in_a_combination_the_own_aggregate_is_used_so_that_no_coefficient_turns
 
 def test_a_combination_shows_clients_the_aggregate_that_needs_it_and_no_other():
     states = {str(i): state(step, buffers=(float(i),)) for i, step in enumerate(THREE)}
-    outcome = folded(Mixed(("ce", ByContribution()), ("rfa", GeometricMedian())), states)
+    outcome = folded(
+        Mixed(
+            ("ce", ByContribution(mode="times", average_rounds=True)),
+            ("rfa", GeometricMedian(steps=4, min_distance=1e-05, tolerance=1e-06)),
+            share=0.5,
+        ),
+        states,
+    )
     assert set(outcome.shown) == {"ce/weights", "ce/buffers"}
-    alone = folded(ByContribution(), states)
+    alone = folded(ByContribution(mode="times", average_rounds=True), states)
     assert torch.equal(outcome.shown["ce/weights"], alone.params.weights)
     assert torch.equal(outcome.shown["ce/buffers"], alone.params.buffers)

@@ -22,7 +22,11 @@ class Scripted:
 def after(*observed: float, **options: float):
     """Verdicts on one client after each observation of its evidence."""
     groups = [{"k": Finding("mislabeled" if e >= 0.5 else "common", e)} for e in observed]
-    part, verdicts, diagnosis = NameGroups(Scripted(*groups), **options), [], {}
+    part, verdicts, diagnosis = (
+        NameGroups(Scripted(*groups), **{"smoothing": 0.5, "threshold": 0.5, "min_confidence": 0.9, **options}),
+        [],
+        {},
+    )
     for _ in observed:
         diagnosis = part(diagnosis, {"k": {"loss": 1.0, "dispersion": 1.0}}, NOW)
         verdicts.append(diagnosis["k"])
@@ -45,14 +49,19 @@ def test_who_was_accused_too_seldom_is_common():
 
 
 def test_without_findings_opinions_stay():
-    part = NameGroups(Scripted(None))
+    part = NameGroups(Scripted(None), smoothing=0.5, threshold=0.5, min_confidence=0.9)
     before = {"k": Verdict(group="mislabeled", suspicion=0.8)}
     assert part(before, {"k": {"dispersion": 1.0}}, NOW)["k"].group == "mislabeled"
-    assert NameGroups(Scripted(None))({}, {"k": {"dispersion": 1.0}}, NOW)["k"].group is None
+    assert (
+        NameGroups(Scripted(None), smoothing=0.5, threshold=0.5, min_confidence=0.9)(
+            {}, {"k": {"dispersion": 1.0}}, NOW
+        )["k"].group
+        is None
+    )
 
 
 def test_reports_of_another_kind_change_nothing():
-    part = NameGroups(Scripted())
+    part = NameGroups(Scripted(), smoothing=0.5, threshold=0.5, min_confidence=0.9)
     before = {"k": Verdict(group="rare", suspicion=0.1, threshold=0.95)}
     assert part(before, {"k": {"steps": 3.0}}, NOW) == {"k": replace(before["k"], report={"steps": 3.0})}
 
@@ -64,7 +73,7 @@ def threshold(*reported: tuple[str, float | None]) -> float:
         str(i): {"dispersion": 1.0, **({} if value is None else {"confidence": value})}
         for i, (_, value) in enumerate(reported)
     }
-    verdicts = NameGroups(Scripted(findings))({}, told, NOW)
+    verdicts = NameGroups(Scripted(findings), smoothing=0.5, threshold=0.5, min_confidence=0.9)({}, told, NOW)
     (level,) = {verdict.threshold for verdict in verdicts.values()}
     return level
 
@@ -86,7 +95,9 @@ def test_remember_keeps_what_was_told_before():
 
 def test_last_rounds_confidence_does_not_count_nor_that_of_the_newly_suspected():
     calm, alarmed = Finding("common", 0.0), Finding("mislabeled", 1.0)
-    part = NameGroups(Scripted({"a": calm, "b": calm}, {"a": calm, "b": alarmed}), smoothing=0.2)
+    part = NameGroups(
+        Scripted({"a": calm, "b": calm}, {"a": calm, "b": alarmed}), smoothing=0.2, threshold=0.5, min_confidence=0.9
+    )
     first = part({}, {"a": {"dispersion": 1.0, "confidence": 0.98}, "b": {"dispersion": 1.0, "confidence": 0.94}}, NOW)
     assert first["a"].threshold == pytest.approx(0.96)
     second = part(first, {"a": {"dispersion": 1.0}, "b": {"dispersion": 1.0, "confidence": 0.99}}, NOW)

@@ -65,7 +65,7 @@ def test_a_class_that_nobody_has_or_all_do_alike_tells_nothing():
 
 
 def test_the_specifications_detection():
-    after = HighClassLosses()({}, told(TOY), NOW)
+    after = HighClassLosses(fits=9)({}, told(TOY), NOW)
     assert {client for client, verdict in after.items() if verdict.group == "mislabeled"} == {"4", "5"}
     assert {after[client].group for client in "0123"} == {"common"}
     table = loss_table(told(TOY))
@@ -78,13 +78,13 @@ def test_detection_does_not_depend_on_the_order(order: list[int]):
 
 
 def test_alike_clients_are_all_common():
-    after = HighClassLosses()({}, told([(0.5, 0.7)] * 4), NOW)
+    after = HighClassLosses(fits=9)({}, told([(0.5, 0.7)] * 4), NOW)
     assert {verdict.group for verdict in after.values()} == {"common"}
 
 
 def test_reports_of_another_kind_leave_the_opinions():
-    before = HighClassLosses()({}, told(TOY), NOW)
-    after = HighClassLosses()(before, {"0": {"loss": 9.0}}, NOW)
+    before = HighClassLosses(fits=9)({}, told(TOY), NOW)
+    after = HighClassLosses(fits=9)(before, {"0": {"loss": 9.0}}, NOW)
     assert [after[c].group for c in after] == [before[c].group for c in before]
 
 
@@ -179,7 +179,7 @@ def test_weights_are_the_formulas_and_a_shift_shifts(seed: int, count: int, data
 def test_without_noisy_clients_it_is_the_mean_by_size(seed: int, sizes: list[int]):
     states = random_states(seed, len(sizes))
     outcome = aggregated(states, (), sizes)
-    fold = WeightedMean(by_size)(Server(states[0]))
+    fold = WeightedMean(by_size, smoothing=1.0)(Server(states[0]))
     for i, own in enumerate(states):
         fold.add(str(i), Update(own, sizes[i]))
     plain = fold.finish()

@@ -33,7 +33,7 @@ def stored(diagnosis) -> list[float]:
 def effective(diagnosis, sizes=None) -> list[float]:
     """The weights that an aggregation under these opinions gives."""
     start = Params(torch.zeros(1), torch.empty(0), torch.empty(0, dtype=torch.int64))
-    fold = WeightedMean(by_share)(Server(start, diagnosis=diagnosis))
+    fold = WeightedMean(by_share, smoothing=1.0)(Server(start, diagnosis=diagnosis))
     for i, client in enumerate(diagnosis):
         own = Params(torch.tensor([float(i)]), torch.empty(0), torch.empty(0, dtype=torch.int64))
         fold.add(client, Update(own, sizes[i] if sizes else 1))
@@ -41,13 +41,15 @@ def effective(diagnosis, sizes=None) -> list[float]:
 
 
 def test_the_specifications_step():
-    after = RaiseByGap()({}, reported([0.1, 0.2, 0.3, 0.6]), SECOND)
+    after = RaiseByGap(step=0.05, center_gaps=True)({}, reported([0.1, 0.2, 0.3, 0.6]), SECOND)
     assert stored(after) == pytest.approx([0.241750, 0.245875, 0.25, 0.262375], abs=1e-9)
     assert effective(after) == pytest.approx([0.241750, 0.245875, 0.25, 0.262375], abs=1e-9)
 
 
 def test_the_specifications_clip():
-    after = RaiseByGap()(known([0.004, 0.332, 0.332, 0.332]), reported([-0.9, 0.3, 0.3, 0.3]), SECOND)
+    after = RaiseByGap(step=0.05, center_gaps=True)(
+        known([0.004, 0.332, 0.332, 0.332]), reported([-0.9, 0.3, 0.3, 0.3]), SECOND
+    )
     assert stored(after) == pytest.approx([0, 0.336125, 0.336125, 0.336125], abs=1e-9)
     assert effective(after) == pytest.approx([0, 1 / 3, 1 / 3, 1 / 3], abs=1e-9)
 
@@ -60,7 +62,7 @@ def test_the_specifications_clip():
     ],
 )
 def test_the_specifications_official_steps(gaps: list[float], expected: list[float]):
-    after = RaiseByGap(0.2, centred=False)({}, reported(gaps), When(1, 100))
+    after = RaiseByGap(0.2, center_gaps=False)({}, reported(gaps), When(1, 100))
     assert effective(after) == pytest.approx(expected, abs=1e-6)
 
 
@@ -83,7 +85,7 @@ def test_rounds_in_a_row_are_the_formulas(rounds: list[list[float]]):
     rounds = [gaps[:count] for gaps in rounds if len(set(gaps[:count])) > 1]
     diagnosis, shares = known([1 / count] * count), [1 / count] * count
     for r, gaps in enumerate(rounds, start=1):
-        diagnosis = RaiseByGap()(diagnosis, reported(gaps), When(r + 1, 10))
+        diagnosis = RaiseByGap(step=0.05, center_gaps=True)(diagnosis, reported(gaps), When(r + 1, 10))
         shares = by_the_formula(shares, gaps, r, 10)
         assert stored(diagnosis) == pytest.approx(shares, abs=1e-12)
         assert effective(diagnosis) == pytest.approx([w / sum(shares) for w in shares], abs=1e-12)
@@ -92,7 +94,7 @@ def test_rounds_in_a_row_are_the_formulas(rounds: list[list[float]]):
 @given(GAPS)
 def test_centred_gaps_keep_the_sum_before_clipping(gaps: list[float]):
     """Starting even, a step of 5 % clips nobody."""
-    after = RaiseByGap()(known([1 / len(gaps)] * len(gaps)), reported(gaps), SECOND)
+    after = RaiseByGap(step=0.05, center_gaps=True)(known([1 / len(gaps)] * len(gaps)), reported(gaps), SECOND)
     assert sum(stored(after)) == pytest.approx(1, abs=1e-12)
 
 
@@ -101,25 +103,31 @@ def test_centred_gaps_keep_the_sum_before_clipping(gaps: list[float]):
 def test_equal_gaps_change_nothing(gap: float, count: int):
     shares = [(i + 1) / (count * (count + 1) / 2) for i in range(count)]
     before = known(shares)
-    assert stored(RaiseByGap()(before, reported([gap] * count), SECOND)) == pytest.approx(shares, abs=1e-12)
+    assert stored(RaiseByGap(step=0.05, center_gaps=True)(before, reported([gap] * count), SECOND)) == pytest.approx(
+        shares, abs=1e-12
+    )
 
 
 def test_no_gap_at_all_changes_nothing_uncentred():
-    assert stored(RaiseByGap(0.2, centred=False)(known([0.2, 0.8]), reported([0, 0]), SECOND)) == [0.2, 0.8]
+    assert stored(RaiseByGap(0.2, center_gaps=False)(known([0.2, 0.8]), reported([0, 0]), SECOND)) == [0.2, 0.8]
 
 
 @given(st.permutations(range(4)))
 def test_permuting_clients_permutes_their_shares(order: list[int]):
     gaps, shares = [0.1, 0.2, -0.3, 0.6], [0.1, 0.2, 0.3, 0.4]
-    plain = stored(RaiseByGap()(known(shares), reported(gaps), SECOND))
-    turned = stored(RaiseByGap()(known([shares[i] for i in order]), reported([gaps[i] for i in order]), SECOND))
+    plain = stored(RaiseByGap(step=0.05, center_gaps=True)(known(shares), reported(gaps), SECOND))
+    turned = stored(
+        RaiseByGap(step=0.05, center_gaps=True)(
+            known([shares[i] for i in order]), reported([gaps[i] for i in order]), SECOND
+        )
+    )
     assert turned == pytest.approx([plain[i] for i in order])
 
 
 def test_the_step_shrinks_evenly_over_the_run():
     """d_r = .05 (T - r) / T, r from 0: all of it in the first round, one part in T of it in the last."""
     for round in (1, 2, 51, 100):
-        after = stored(RaiseByGap()({}, reported([-1, 1]), When(round, 100)))
+        after = stored(RaiseByGap(step=0.05, center_gaps=True)({}, reported([-1, 1]), When(round, 100)))
         assert after[1] - 0.5 == pytest.approx(0.05 * (100 - (round - 1)) / 100 / 2)
 
 
@@ -128,9 +136,9 @@ def test_sizes_do_not_count():
 
 
 def test_only_those_with_a_gap_move():
-    after = RaiseByGap()(known([0.2, 0.3, 0.5]), reported([0.1, None, 0.1]), SECOND)
+    after = RaiseByGap(step=0.05, center_gaps=True)(known([0.2, 0.3, 0.5]), reported([0.1, None, 0.1]), SECOND)
     assert stored(after) == pytest.approx([0.2, 0.3, 0.5])
-    moved = RaiseByGap()({}, reported([0.1, None, 0.5]), SECOND)
+    moved = RaiseByGap(step=0.05, center_gaps=True)({}, reported([0.1, None, 0.5]), SECOND)
     assert "share" not in moved["1"].notes
     assert moved["0"].notes["share"] < 1 < moved["2"].notes["share"]
 
@@ -138,8 +146,8 @@ def test_only_those_with_a_gap_move():
 def test_shares_of_the_mislabeled_are_frozen_and_their_gaps_not_counted():
     accused = known([0.25] * 4)
     accused["3"] = replace(accused["3"], group="mislabeled")
-    loud = RaiseByGap()(accused, reported([0.1, 0.2, 0.3, 50]), SECOND)
-    quiet = RaiseByGap()(accused, reported([0.1, 0.2, 0.3, None]), SECOND)
+    loud = RaiseByGap(step=0.05, center_gaps=True)(accused, reported([0.1, 0.2, 0.3, 50]), SECOND)
+    quiet = RaiseByGap(step=0.05, center_gaps=True)(accused, reported([0.1, 0.2, 0.3, None]), SECOND)
     assert loud["3"].notes == accused["3"].notes
     assert stored(loud) == stored(quiet)
     assert stored(loud)[:3] == pytest.approx([0.25 * (1 - 0.0495), 0.25, 0.25 * (1 + 0.0495)])
@@ -147,7 +155,7 @@ def test_shares_of_the_mislabeled_are_frozen_and_their_gaps_not_counted():
 
 def test_reports_without_gaps_move_nothing():
     before = known([0.3, 0.7])
-    assert stored(RaiseByGap()(before, {"0": {}, "1": {}}, SECOND)) == [0.3, 0.7]
+    assert stored(RaiseByGap(step=0.05, center_gaps=True)(before, {"0": {}, "1": {}}, SECOND)) == [0.3, 0.7]
 
 
 def site_of(round: int, seed: int = 0) -> Site:
@@ -190,7 +198,7 @@ def test_who_loses_from_aggregation_gains_weight(measure: str):
     ]
     reports = {"loser": told(measure, good, bad), "winner": told(measure, bad, good)}
     assert reports["loser"]["gap"] > 0 > reports["winner"]["gap"]
-    after = RaiseByGap()({}, reports, SECOND)
+    after = RaiseByGap(step=0.05, center_gaps=True)({}, reports, SECOND)
     assert after["loser"].notes["share"] > 1 > after["winner"].notes["share"]
 
 
@@ -198,7 +206,7 @@ def test_only_who_trained_last_round_has_a_gap():
     assert "gap" in told("loss", 1, 2, trained=4, asked=5)
     assert set(told("loss", 1, 2, trained=3, asked=5)) == {"loss"}
     with torch.no_grad():
-        assert set(Gap()(site_of(1))) == {"loss"}
+        assert set(Gap(measure="loss")(site_of(1))) == {"loss"}
 
 
 def test_the_labels_in_use_count():

@@ -38,7 +38,9 @@ def named(findings, group: str) -> set[int]:
 @pytest.mark.parametrize("covariance", ["full", "tied", "diag", "spherical"])
 @pytest.mark.parametrize("membership", ["hard", "soft"])
 def test_the_specifications_twelve_clients(covariance: str, membership: str):
-    findings = ThreeGroups(covariance=covariance, membership=membership)(reports(TWELVE))
+    findings = ThreeGroups(
+        covariance=covariance, membership=membership, starts=9, ridge=1e-06, steps=100, scale="minmax", min_margin=None
+    )(reports(TWELVE))
     assert accused(findings) == {9, 10, 11}
     assert named(findings, "rare") == {6, 7, 8}
     assert findings["9"].evidence == pytest.approx(1, abs=1e-6)
@@ -78,7 +80,9 @@ def test_without_a_candidate_the_largest_sum_of_coordinates_is_taken():
 def test_the_order_of_clients_does_not_matter(order):
     groups = [list(enumerate(TWELVE))[:6], list(enumerate(TWELVE))[6:9], list(enumerate(TWELVE))[9:]]
     shuffled = [item for i in order for item in groups[i]]
-    findings = ThreeGroups()({str(i): {"loss": p[0], "dispersion": p[1]} for i, p in shuffled})
+    findings = ThreeGroups(
+        starts=9, covariance="full", ridge=1e-06, steps=100, scale="minmax", membership="hard", min_margin=None
+    )({str(i): {"loss": p[0], "dispersion": p[1]} for i, p in shuffled})
     assert accused(findings) == {9, 10, 11}
 
 
@@ -91,15 +95,34 @@ def test_swapping_the_axes_gives_the_same_set():
 
 def test_stretching_the_axes_changes_nothing():
     stretched = [(100 * loss + 3, 0.01 * spread - 7) for loss, spread in TWELVE]
-    assert accused(ThreeGroups()(reports(stretched))) == {9, 10, 11}
+    assert accused(
+        ThreeGroups(
+            starts=9, covariance="full", ridge=1e-06, steps=100, scale="minmax", membership="hard", min_margin=None
+        )(reports(stretched))
+    ) == {9, 10, 11}
 
 
 def test_a_gate_keeps_a_loose_group_from_being_accused():
     rng = np.random.default_rng(0)
     nobody = np.concatenate([rng.normal((0.3, 6.5), 0.05, (45, 2)), rng.normal((0.9, 6.0), 0.05, (5, 2))])
-    assert accused(ThreeGroups()(reports(nobody))), "the paper's rule always names somebody"
-    assert accused(ThreeGroups(gate=3)(reports(nobody))) == set()
-    assert accused(ThreeGroups(gate=3)(reports(TWELVE))) == {9, 10, 11}
+    assert accused(
+        ThreeGroups(
+            starts=9, covariance="full", ridge=1e-06, steps=100, scale="minmax", membership="hard", min_margin=None
+        )(reports(nobody))
+    ), "the paper's rule always names somebody"
+    assert (
+        accused(
+            ThreeGroups(
+                min_margin=3, starts=9, covariance="full", ridge=1e-06, steps=100, scale="minmax", membership="hard"
+            )(reports(nobody))
+        )
+        == set()
+    )
+    assert accused(
+        ThreeGroups(
+            min_margin=3, starts=9, covariance="full", ridge=1e-06, steps=100, scale="minmax", membership="hard"
+        )(reports(TWELVE))
+    ) == {9, 10, 11}
 
 
 @pytest.mark.parametrize(
@@ -107,12 +130,19 @@ def test_a_gate_keeps_a_loose_group_from_being_accused():
     [[], [(1.0, 2.0)], [(1.0, 2.0), (2.0, 1.0)], [(1.0, 2.0)] * 9, [(1.0, 2.0)] * 5 + [(2.0, 1.0)] * 4],
 )
 def test_fewer_than_three_different_points_tell_nothing(points):
-    assert ThreeGroups()(reports(points)) is None
+    assert (
+        ThreeGroups(
+            starts=9, covariance="full", ridge=1e-06, steps=100, scale="minmax", membership="hard", min_margin=None
+        )(reports(points))
+        is None
+    )
 
 
 def test_a_constant_column_is_no_obstacle():
     points = [(0.3, 6.0), (0.31, 6.0), (0.9, 6.0), (0.91, 6.0), (3.0, 6.0), (3.1, 6.0)]
-    findings = ThreeGroups()(reports(points))
+    findings = ThreeGroups(
+        starts=9, covariance="full", ridge=1e-06, steps=100, scale="minmax", membership="hard", min_margin=None
+    )(reports(points))
     assert findings is None or accused(findings) <= {2, 3, 4, 5}
 
 
@@ -121,14 +151,18 @@ def test_a_client_without_finite_numbers_is_not_judged(bad: float):
     told = reports(TWELVE)
     told["12"] = {"loss": bad, "dispersion": 6.5}
     told["13"] = {"loss": 0.3}
-    findings = ThreeGroups()(told)
+    findings = ThreeGroups(
+        starts=9, covariance="full", ridge=1e-06, steps=100, scale="minmax", membership="hard", min_margin=None
+    )(told)
     assert accused(findings) == {9, 10, 11}
     assert not {"12", "13"} & findings.keys()
 
 
 def test_a_client_with_one_predicted_class_is_rare_and_does_not_spoil_the_fit():
     told = reports([*TWELVE, (1.5, log(FLOOR))])
-    findings = ThreeGroups()(told)
+    findings = ThreeGroups(
+        starts=9, covariance="full", ridge=1e-06, steps=100, scale="minmax", membership="hard", min_margin=None
+    )(told)
     assert findings["12"].group == "rare"
     assert accused(findings) == {9, 10, 11}
 
@@ -142,7 +176,7 @@ def slopes(values, errors: float = 0.02, plane=None):
 
 
 def test_auto_estimates_the_share_of_uninformative_labels():
-    findings = WrongShares()(slopes([1.2] * 8 + [0.6, 0.3]))
+    findings = WrongShares(share=0.25, certainty=2.0)(slopes([1.2] * 8 + [0.6, 0.3]))
     assert accused(findings) == {8, 9}
     assert findings["8"].evidence == pytest.approx(0.5)
     assert findings["9"].evidence == pytest.approx(0.75)
@@ -152,39 +186,39 @@ def test_auto_estimates_the_share_of_uninformative_labels():
 def test_auto_accuses_nobody_among_equals():
     rng = np.random.default_rng(0)
     for _ in range(100):
-        assert accused(WrongShares()(slopes(rng.normal(1.1, 0.05, 10)))) == set()
+        assert accused(WrongShares(share=0.25, certainty=2.0)(slopes(rng.normal(1.1, 0.05, 10)))) == set()
 
 
 def test_auto_finds_a_mislabeled_majority():
-    assert accused(WrongShares()(slopes([1.1] * 4 + [0.5] * 6))) == {4, 5, 6, 7, 8, 9}
+    assert accused(WrongShares(share=0.25, certainty=2.0)(slopes([1.1] * 4 + [0.5] * 6))) == {4, 5, 6, 7, 8, 9}
 
 
 def test_auto_needs_certainty():
-    assert accused(WrongShares()(slopes([1.0] * 8 + [0.6, 0.6], errors=0.3))) == set()
-    assert accused(WrongShares()(slopes([1.0] * 8 + [0.6, 0.6], errors=0.1))) == {8, 9}
+    assert accused(WrongShares(share=0.25, certainty=2.0)(slopes([1.0] * 8 + [0.6, 0.6], errors=0.3))) == set()
+    assert accused(WrongShares(share=0.25, certainty=2.0)(slopes([1.0] * 8 + [0.6, 0.6], errors=0.1))) == {8, 9}
 
 
 def test_auto_says_nothing_before_anything_is_learned():
-    assert WrongShares()(slopes([-0.1, 0.0, -0.3])) is None
-    assert WrongShares()({}) is None
-    assert WrongShares()(reports(TWELVE)) is None
+    assert WrongShares(share=0.25, certainty=2.0)(slopes([-0.1, 0.0, -0.3])) is None
+    assert WrongShares(share=0.25, certainty=2.0)({}) is None
+    assert WrongShares(share=0.25, certainty=2.0)(reports(TWELVE)) is None
 
 
 def test_inverted_labels_are_evidence_of_one_at_most():
-    assert WrongShares()(slopes([1.0] * 5 + [-0.9]))["5"].evidence == 1.0
+    assert WrongShares(share=0.25, certainty=2.0)(slopes([1.0] * 5 + [-0.9]))["5"].evidence == 1.0
 
 
 def test_auto_leaves_out_who_sends_no_finite_slope():
     told = slopes([1.0] * 5 + [0.2])
     told["4"]["slope"] = float("nan")
-    findings = WrongShares()(told)
+    findings = WrongShares(share=0.25, certainty=2.0)(told)
     assert accused(findings) == {5}
     assert "4" not in findings
 
 
 def test_auto_names_the_rare_where_there_are_some():
     plane = [(0.3 + 0.005 * i, 6.5 + 0.01 * (i % 3)) for i in range(12)] + [(0.9, 5.9), (0.92, 5.92), (0.88, 5.91)]
-    findings = WrongShares()(slopes([1.0] * 15, plane=plane))
+    findings = WrongShares(share=0.25, certainty=2.0)(slopes([1.0] * 15, plane=plane))
     assert named(findings, "rare") == {12, 13, 14}
     assert accused(findings) == set()
 
@@ -202,7 +236,9 @@ def test_more_loss_with_more_dispersion_is_not_rare():
 
 
 def test_a_few_rare_clients_with_larger_slopes_do_not_make_the_common_ones_suspect():
-    assert accused(WrongShares()(slopes([1.6] * 4 + [1.15] * 8 + [0.55] * 8))) == set(range(12, 20))
+    assert accused(WrongShares(share=0.25, certainty=2.0)(slopes([1.6] * 4 + [1.15] * 8 + [0.55] * 8))) == set(
+        range(12, 20)
+    )
 
 
 def test_the_reference_is_that_of_informative_labels():

@@ -177,7 +177,7 @@ def test_a_mislabeled_client_estimates_its_noise_and_corrects_the_worst_half_of_
     site = site_with([0.9] * 10)
     site.memory["losses"] = bimodal()
     with torch.no_grad():
-        assert CorrectWorst()(site) == {"noise": 0.5}
+        assert CorrectWorst(share=0.5, confidence=0.5)(site) == {"noise": 0.5}
     assert site.y.nonzero().flatten().tolist() == [2, 7]  # int(10 x .5 x .5) = 2 candidates
 
 
@@ -185,9 +185,9 @@ def test_losses_serve_once():
     site = site_with([0.9] * 10)
     site.memory["losses"] = bimodal()
     with torch.no_grad():
-        CorrectWorst()(site)
+        CorrectWorst(share=0.5, confidence=0.5)(site)
         once = site.y.clone()
-        assert CorrectWorst()(site) == {}
+        assert CorrectWorst(share=0.5, confidence=0.5)(site) == {}
     assert torch.equal(site.y, once)
     assert "losses" not in site.memory
 
@@ -220,8 +220,8 @@ def test_no_client_judged_clean_ever_has_labels_changed(group: str | None, confi
     site = site_with(confidences, group)
     site.memory["losses"] = 5 * torch.rand(len(confidences), generator=torch.Generator().manual_seed(seed)).double()
     with torch.no_grad():
-        assert CorrectWorst()(site) == {"noise": 0.0}
-        assert CorrectConfident()(site) == {}
+        assert CorrectWorst(share=0.5, confidence=0.5)(site) == {"noise": 0.0}
+        assert CorrectConfident(confidence=0.5)(site) == {}
     assert LABELS not in site.memory
     assert torch.equal(site.y, site.given)
 
@@ -233,7 +233,15 @@ def corrected_site() -> tuple[Site, Site]:
     return kept, given
 
 
-@pytest.mark.parametrize("part", [mean_loss, PerformanceAndCapacity(informativeness=True), Sharpness(), class_losses])
+@pytest.mark.parametrize(
+    "part",
+    [
+        mean_loss,
+        PerformanceAndCapacity(informativeness=True, per_sample=True, denominator="all", confidence=None, augment=None),
+        Sharpness(radius=0.05, growth=0.0),
+        class_losses,
+    ],
+)
 def test_every_report_is_of_the_labels_in_use(part):
     with torch.no_grad():
         kept, given = (part(site) for site in corrected_site())
@@ -305,9 +313,9 @@ def test_where_everybody_is_noisy_the_noisier_half_rests():
 
 def test_rests_are_decided_when_noise_is_reported_and_kept_otherwise():
     known = {"a": Verdict(suspicion=0.9, notes={"lid": 3.0, "rests": 1.0})}
-    assert RestTheNoisy()(known, {"a": {"lid": 2.0}}, NOW) == known
+    assert RestTheNoisy(max_noise=0.1)(known, {"a": {"lid": 2.0}}, NOW) == known
     mended = {"a": replace(known["a"], suspicion=0.05)}
-    assert RestTheNoisy()(mended, {"a": {"noise": 0.05}}, NOW)["a"].notes == {"lid": 3.0, "rests": 0.0}
+    assert RestTheNoisy(max_noise=0.1)(mended, {"a": {"noise": 0.05}}, NOW)["a"].notes == {"lid": 3.0, "rests": 0.0}
 
 
 @pytest.mark.parametrize(("notes", "count"), [({}, 40), ({"rests": 0.0}, 40), ({"rests": 1.0}, 0)])
@@ -320,5 +328,5 @@ def test_who_rests_trains_on_nothing(notes: dict[str, float], count: int):
 def test_the_resting_are_told_by_noise_and_not_by_group():
     """A client judged mislabeled with few wrong labels trains; the specification's trap (h)."""
     known = {"a": Verdict("mislabeled", 0.05), "b": Verdict("common", 0.0), "c": Verdict("mislabeled", 0.6)}
-    after = RestTheNoisy()(known, {"a": {"noise": 0.05}}, NOW)
+    after = RestTheNoisy(max_noise=0.1)(known, {"a": {"noise": 0.05}}, NOW)
     assert [after[c].notes["rests"] for c in "abc"] == [0, 0, 1]

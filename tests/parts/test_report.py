@@ -30,16 +30,27 @@ def site_of(count: int = 40, seed: int = 0, round: int = 5, rounds: int = 10) ->
 
 def report(site: Site, **options: object):
     with torch.no_grad():
-        return PerformanceAndCapacity(**options)(site)
+        return PerformanceAndCapacity(
+            **{
+                "per_sample": True,
+                "denominator": "all",
+                "confidence": None,
+                "informativeness": False,
+                "augment": None,
+                **options,
+            }
+        )(site)
 
 
 def test_the_specifications_dispersions():
-    assert dispersion(SQUARE, PAIRS, 2, per_sample=False) == pytest.approx(2.772589, abs=1e-6)
-    assert dispersion(SQUARE, PAIRS, 10, per_sample=False) == pytest.approx(0.575364, abs=1e-6)
+    assert dispersion(SQUARE, PAIRS, 2, per_sample=False, denominator="all") == pytest.approx(2.772589, abs=1e-6)
+    assert dispersion(SQUARE, PAIRS, 10, per_sample=False, denominator="all") == pytest.approx(0.575364, abs=1e-6)
     assert dispersion(SQUARE, PAIRS, 10, per_sample=False, denominator="predicted") == pytest.approx(2.772589, abs=1e-6)
-    assert dispersion(SQUARE, PAIRS, 2) == pytest.approx(1.386294, abs=1e-6)
+    assert dispersion(SQUARE, PAIRS, 2, per_sample=True, denominator="all") == pytest.approx(1.386294, abs=1e-6)
     uneven = torch.tensor([[0.0, 0], [0, 0], [0, 0], [3, 4]])
-    assert dispersion(uneven, torch.tensor([0, 0, 0, 1]), 2, per_sample=False) == pytest.approx(2.931194, abs=1e-6)
+    assert dispersion(uneven, torch.tensor([0, 0, 0, 1]), 2, per_sample=False, denominator="all") == pytest.approx(
+        2.931194, abs=1e-6
+    )
 
 
 @given(st.integers(0, 10**6))
@@ -47,34 +58,40 @@ def test_dispersion_ignores_order_place_rotation_and_the_names_of_classes(seed: 
     rng = torch.Generator().manual_seed(seed)
     features = torch.randn(30, 3, generator=rng, dtype=torch.float64)
     predicted = torch.randint(0, 4, (30,), generator=rng)
-    value = dispersion(features, predicted, 4)
+    value = dispersion(features, predicted, 4, per_sample=True, denominator="all")
     order = torch.randperm(30, generator=rng)
     rotation = torch.linalg.qr(torch.randn(3, 3, generator=rng, dtype=torch.float64))[0]
     renamed = torch.randperm(4, generator=rng)[predicted]
     for changed in (
-        dispersion(features[order], predicted[order], 4),
-        dispersion(features @ rotation + 5, predicted, 4),
-        dispersion(features, renamed, 4),
-        dispersion(torch.cat([features, features]), torch.cat([predicted, predicted]), 4),
-        dispersion(3 * features, predicted, 4) - 2 * log(3),
+        dispersion(features[order], predicted[order], 4, per_sample=True, denominator="all"),
+        dispersion(features @ rotation + 5, predicted, 4, per_sample=True, denominator="all"),
+        dispersion(features, renamed, 4, per_sample=True, denominator="all"),
+        dispersion(
+            torch.cat([features, features]), torch.cat([predicted, predicted]), 4, per_sample=True, denominator="all"
+        ),
+        dispersion(3 * features, predicted, 4, per_sample=True, denominator="all") - 2 * log(3),
     ):
         assert changed == pytest.approx(value, abs=1e-9)
 
 
 def test_doubling_the_data_adds_ln_2_unless_divided_by_size():
     twice = (torch.cat([SQUARE, SQUARE]), torch.cat([PAIRS, PAIRS]), 2)
-    assert dispersion(*twice, per_sample=False) - dispersion(SQUARE, PAIRS, 2, per_sample=False) == pytest.approx(
-        log(2)
-    )
+    assert dispersion(*twice, per_sample=False, denominator="all") - dispersion(
+        SQUARE, PAIRS, 2, per_sample=False, denominator="all"
+    ) == pytest.approx(log(2))
 
 
 def test_one_predicted_class_gives_the_floor():
-    assert dispersion(SQUARE, torch.zeros(4, dtype=torch.int64), 3) == log(FLOOR)
-    assert dispersion(SQUARE, torch.zeros(4, dtype=torch.int64), 3, denominator="predicted") == log(FLOOR)
+    assert dispersion(SQUARE, torch.zeros(4, dtype=torch.int64), 3, per_sample=True, denominator="all") == log(FLOOR)
+    assert dispersion(SQUARE, torch.zeros(4, dtype=torch.int64), 3, denominator="predicted", per_sample=True) == log(
+        FLOOR
+    )
 
 
 def test_large_offsets_do_not_swallow_the_spread():
-    assert dispersion(SQUARE.double() + 1e6, PAIRS, 2) == pytest.approx(1.386294, abs=1e-6)
+    assert dispersion(SQUARE.double() + 1e6, PAIRS, 2, per_sample=True, denominator="all") == pytest.approx(
+        1.386294, abs=1e-6
+    )
 
 
 def test_labels_change_the_loss_and_not_the_dispersion():
@@ -172,7 +189,7 @@ def test_sharpness_is_the_rise_along_the_gradient():
     site = site_of()
     weights = site.net.weights.detach().clone()
     with torch.no_grad():
-        rise = Sharpness(0.05)(site)["sharpness"]
+        rise = Sharpness(0.05, growth=0.0)(site)["sharpness"]
     assert torch.equal(site.net.weights, weights), "the model is as it was"
     plain = site_of().net
     loss = torch.nn.functional.cross_entropy(plain(site.x), site.y)

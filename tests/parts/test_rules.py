@@ -19,13 +19,17 @@ from fedpca.parts.sides import Mixed
 
 VECTORS = ("weights", "buffers", "counters")
 RULES = {
-    "mean": WeightedMean(by_size),
+    "mean": WeightedMean(by_size, smoothing=1.0),
     "median": coordinate_median,
-    "geometric median": GeometricMedian(),
+    "geometric median": GeometricMedian(steps=4, min_distance=1e-05, tolerance=1e-06),
     "by distance": by_distance,
-    "by contribution": ByContribution(),
-    "by contribution + geometric median": Mixed(("a", ByContribution()), ("b", GeometricMedian())),
-    "mean + median": Mixed(("a", WeightedMean(by_size)), ("b", coordinate_median)),
+    "by contribution": ByContribution(mode="times", average_rounds=True),
+    "by contribution + geometric median": Mixed(
+        ("a", ByContribution(mode="times", average_rounds=True)),
+        ("b", GeometricMedian(steps=4, min_distance=1e-05, tolerance=1e-06)),
+        share=0.5,
+    ),
+    "mean + median": Mixed(("a", WeightedMean(by_size, smoothing=1.0)), ("b", coordinate_median), share=0.5),
 }
 SHIFTING = ["mean", "median", "geometric median", "by distance", "mean + median"]
 SIZES = st.lists(st.integers(1, 60), min_size=3, max_size=7)

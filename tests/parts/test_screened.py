@@ -46,7 +46,7 @@ LOSSES = [0.5, 2, 1, 4, 0.25]
 
 
 def test_the_specifications_screening():
-    rule = WithoutLongest(2, WeightedMean(ByLoss(1)))
+    rule = WithoutLongest(2, WeightedMean(ByLoss(1, by_size=True), smoothing=1.0))
     params, weights = aggregated(rule, state(0, 0), LOCALS, LOSSES)
     assert params.weights.tolist() == pytest.approx([1.428571, 0.071429], abs=1e-6)
     assert list(weights.values()) == pytest.approx([2 / 7, 0, 4 / 7, 0, 1 / 7])
@@ -55,17 +55,17 @@ def test_the_specifications_screening():
 
 @pytest.mark.parametrize("order", [[4, 3, 2, 1, 0], [1, 3, 0, 2, 4]])
 def test_the_order_of_arrival_does_not_matter(order: list[int]):
-    rule = WithoutLongest(2, WeightedMean(ByLoss(1)))
+    rule = WithoutLongest(2, WeightedMean(ByLoss(1, by_size=True), smoothing=1.0))
     params, _ = aggregated(rule, state(0, 0), [LOCALS[i] for i in order], [LOSSES[i] for i in order])
     assert params.weights.tolist() == pytest.approx([1.428571, 0.071429], abs=1e-6)
 
 
 def test_buffers_do_not_count_for_length():
     loud = [state(1, 0, buffer=1e6), state(0, 3), state(2, 0)]
-    _, weights = aggregated(WithoutLongest(1, WeightedMean(by_size)), state(0, 0), loud, [1, 1, 1])
+    _, weights = aggregated(WithoutLongest(1, WeightedMean(by_size, smoothing=1.0)), state(0, 0), loud, [1, 1, 1])
     assert [client for client, weight in weights.items() if weight == 0] == ["1"]
 
 
 def test_screening_everybody_keeps_the_model():
     start = state(0, 0)
-    assert aggregated(WithoutLongest(9, WeightedMean(by_size)), start, LOCALS, LOSSES)[0] is start
+    assert aggregated(WithoutLongest(9, WeightedMean(by_size, smoothing=1.0)), start, LOCALS, LOSSES)[0] is start

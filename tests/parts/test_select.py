@@ -23,7 +23,7 @@ def chosen(part, *args, **kwargs):
     return part(site_with(*args, **kwargs))
 
 
-@pytest.mark.parametrize("part", [everything, NothingOfTheMislabeled(), ConfidentOfTheMislabeled()])
+@pytest.mark.parametrize("part", [everything, NothingOfTheMislabeled(), ConfidentOfTheMislabeled(min_samples=2)])
 @pytest.mark.parametrize("group", [None, "common", "rare"])
 def test_whoever_is_not_mislabeled_trains_on_everything_as_given(part, group):
     samples = chosen(part, [0.99, 0.5, 0.2], group)
@@ -37,17 +37,17 @@ def test_the_mislabeled_are_dropped_whole():
 
 
 def test_or_train_on_their_confident_predictions():
-    samples = chosen(ConfidentOfTheMislabeled(), [0.99, 0.93, 0.90, 0.85, 0.97], "mislabeled")
+    samples = chosen(ConfidentOfTheMislabeled(min_samples=2), [0.99, 0.93, 0.90, 0.85, 0.97], "mislabeled")
     assert samples.rows.tolist() == [0, 1, 4]  # more than, not as much as
     assert samples.labels.tolist() == [1, 1, 1]  # predicted, not given
     assert samples.reliability == pytest.approx(0.963333, abs=1e-6)
 
 
 def test_confidence_counts_whatever_the_class():
-    samples = chosen(ConfidentOfTheMislabeled(), [0.01, 0.99], "mislabeled")
+    samples = chosen(ConfidentOfTheMislabeled(min_samples=2), [0.01, 0.99], "mislabeled")
     assert samples.labels.tolist() == [0, 1]
 
 
 def test_too_few_samples_are_none():
-    assert len(chosen(ConfidentOfTheMislabeled(), [0.99, 0.5], "mislabeled").rows) == 0
-    assert len(chosen(ConfidentOfTheMislabeled(least=3), [0.99, 0.95, 0.5], "mislabeled").rows) == 0
+    assert len(chosen(ConfidentOfTheMislabeled(min_samples=2), [0.99, 0.5], "mislabeled").rows) == 0
+    assert len(chosen(ConfidentOfTheMislabeled(min_samples=3), [0.99, 0.95, 0.5], "mislabeled").rows) == 0

@@ -38,25 +38,27 @@ def stepped(step, weights=(1.0, 1.0), lr: float = 0.1) -> Net:
 
 
 def test_the_specifications_example():
-    net = stepped(GSAM(0.05, 0.1))
+    net = stepped(GSAM(0.05, 0.1, growth=0.0))
     assert net.weights.tolist() == pytest.approx([0.899115200, 0.580518025], abs=1e-9)
     assert net.weights.grad.tolist() == pytest.approx([1.008848003, 4.194819753], abs=1e-9)
-    assert stepped(GSAM(0.05, 0.0)).weights.tolist() == pytest.approx([0.898787322, 0.580597150], abs=1e-9)
+    assert stepped(GSAM(0.05, 0.0, growth=0.0)).weights.tolist() == pytest.approx([0.898787322, 0.580597150], abs=1e-9)
 
 
 def test_alpha_zero_is_sam():
-    direction = stepped(GSAM(0.05, 0.0)).weights.grad
+    direction = stepped(GSAM(0.05, 0.0, growth=0.0)).weights.grad
     norm = math.hypot(1, 4)
     assert direction.tolist() == pytest.approx([1 + 0.05 / norm, 4 * (1 + 0.05 * 4 / norm)], abs=1e-12)
 
 
 def test_radius_zero_is_plain_descent():
-    assert stepped(GSAM(0.0, 0.1)).weights.tolist() == pytest.approx(stepped(descend).weights.tolist(), abs=1e-12)
-    assert torch.equal(stepped(GSAM(0.0, 0.0)).weights, stepped(descend).weights)
+    assert stepped(GSAM(0.0, 0.1, growth=0.0)).weights.tolist() == pytest.approx(
+        stepped(descend).weights.tolist(), abs=1e-12
+    )
+    assert torch.equal(stepped(GSAM(0.0, 0.0, growth=0.0)).weights, stepped(descend).weights)
 
 
 def test_what_is_taken_off_is_orthogonal_to_the_risen_gradient():
-    risen, direction = (stepped(GSAM(0.05, a)).weights.grad for a in (0.0, 0.1))
+    risen, direction = (stepped(GSAM(0.05, a, growth=0.0)).weights.grad for a in (0.0, 0.1))
     rest = (risen - direction) / 0.1
     assert rest.tolist() == pytest.approx([0.032787781, -0.007912534], abs=1e-8)
     assert torch.dot(rest, risen).item() == pytest.approx(0, abs=1e-10)
@@ -68,15 +70,15 @@ def test_a_larger_loss_scale_changes_only_the_length():
             backward()
             own.net.weights.grad.mul_(7)
 
-        GSAM(0.05, 0.1)(own, louder, optimizer)
+        GSAM(0.05, 0.1, growth=0.0)(own, louder, optimizer)
 
     assert (stepped(scaled).weights.grad / 7).tolist() == pytest.approx(
-        stepped(GSAM(0.05, 0.1)).weights.grad.tolist(), abs=1e-9
+        stepped(GSAM(0.05, 0.1, growth=0.0)).weights.grad.tolist(), abs=1e-9
     )
 
 
 def test_a_flat_place_is_left_alone():
-    net = stepped(GSAM(0.05, 0.1), (0.0, 0.0))
+    net = stepped(GSAM(0.05, 0.1, growth=0.0), (0.0, 0.0))
     assert net.weights.tolist() == [0.0, 0.0]
 
 
@@ -96,7 +98,7 @@ def deep():
 def test_weights_are_back_to_the_bit_before_the_step(deep):
     net, backward = deep
     before = params_of(net)
-    GSAM(0.05, 0.1)(site(net), backward, SGD([net.weights], lr=0.0))
+    GSAM(0.05, 0.1, growth=0.0)(site(net), backward, SGD([net.weights], lr=0.0))
     assert torch.equal(params_of(net).weights, before.weights)
 
 
@@ -108,7 +110,7 @@ def test_running_statistics_change_once_and_momentum_comes_back(deep):
     from fedpca.models.flat import load
 
     load(net, params_of(other))
-    GSAM(0.05, 0.1)(site(net), backward, SGD([net.weights], lr=0.0))
+    GSAM(0.05, 0.1, growth=0.0)(site(net), backward, SGD([net.weights], lr=0.0))
     assert torch.equal(params_of(net).buffers, once)
     assert {layer.momentum for layer in net.module.modules() if isinstance(layer, nn.BatchNorm2d)} == {0.1}
 
@@ -124,7 +126,7 @@ def test_both_passes_drop_the_same_units():
     def backward() -> None:
         nn.functional.cross_entropy(net(images), torch.tensor([0, 1] * 3)).backward()
 
-    step, optimizer = GSAM(0.05, 0.1), SGD([net.weights], lr=0.1)
+    step, optimizer = GSAM(0.05, 0.1, growth=0.0), SGD([net.weights], lr=0.1)
     step(site(net), backward, optimizer)
     step(site(net), backward, optimizer)
     assert torch.equal(seen[0], seen[1])

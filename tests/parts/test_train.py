@@ -117,7 +117,7 @@ def test_the_model_is_left_in_eval_mode():
 
 
 def test_parts_print_compare_and_hash():
-    one, two = LocalTraining(SGD, 16, 1, CropFlip()), LocalTraining(SGD, 16, 1, CropFlip())
+    one, two = LocalTraining(SGD, 16, 1, CropFlip(pad=4)), LocalTraining(SGD, 16, 1, CropFlip(pad=4))
     assert one == two
     assert hash(one) == hash(two)
     assert one != replace(one, batch=8)
@@ -133,7 +133,7 @@ def test_mean_loss_is_the_cross_entropy_of_all_given_labels():
 def test_parts_of_a_batch_add_up_to_its_gradient(monkeypatch):
     whole = LocalTraining(Descent("sgd", 0.1, 0.9, 1e-4), batch=40, epochs=2)
     x, y = torch.randn(70, 1, 8, 8, generator=stream(0, "x")), torch.arange(70) % 4
-    for loss in (plain_loss, LogitAdjusted()):
+    for loss in (plain_loss, LogitAdjusted(tau=1.0)):
         training, sent = replace(whole, loss=loss), []
         for pixels in (8 * 64, 1 << 15):  # parts of eight images, and one part
             monkeypatch.setattr("fedpca.parts.client.train.PIECE", pixels)

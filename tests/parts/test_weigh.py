@@ -34,7 +34,7 @@ def shares(rule: WeightedMean, dispersions, sizes, reliabilities=None, groups=No
 
 
 def full(q: float, **options: object) -> WeightedMean:
-    return WeightedMean(ByReliabilityAndCapacity(q), **options)
+    return WeightedMean(ByReliabilityAndCapacity(q, depth=3.0), **{"smoothing": 1.0, **options})
 
 
 def test_the_specifications_three_clients():
@@ -43,7 +43,7 @@ def test_the_specifications_three_clients():
         [0.244005, 0.663274, 0.092722], abs=1e-6
     )
     assert shares(full(1), [9, 8, 9], [100, 100, 0])[0] == pytest.approx([0.268941, 0.731059, 0], abs=1e-6)
-    bare = WeightedMean(ByCapacity(1))
+    bare = WeightedMean(ByCapacity(1, depth=3.0), smoothing=1.0)
     assert shares(bare, [2, 1, 2], [100, 100, 100])[0] == pytest.approx([0.211942, 0.576117, 0.211942], abs=1e-6)
     assert shares(full(0), [2, 1, 2], [100, 300, 0])[0] == pytest.approx([0.25, 0.75, 0], abs=1e-6)
 
@@ -145,7 +145,10 @@ def test_less_dispersion_weighs_more_and_a_collapsed_client_does_not_take_all():
 
 def test_ablations():
     assert shares(full(0), [1, 5], [30, 10])[0] == [0.75, 0.25]  # without fairness, dispersion does not count
-    assert shares(WeightedMean(ByCapacity(1)), [1, 1], [30, 10])[0] == [0.5, 0.5]  # without robustness, size does not
+    assert shares(WeightedMean(ByCapacity(1, depth=3.0), smoothing=1.0), [1, 1], [30, 10])[0] == [
+        0.5,
+        0.5,
+    ]  # without robustness, size does not
 
 
 def test_without_dispersions_size_decides():
@@ -167,7 +170,7 @@ def by_report(rule: WeightedMean, key: str, values, sizes=None, last=None) -> li
 
 def test_the_specifications_loss_weights():
     def weights(q: float, sizes=None, by_size: bool = True) -> list[float]:
-        return by_report(WeightedMean(ByLoss(q, by_size)), "loss", [0.5, 1, 2], sizes)
+        return by_report(WeightedMean(ByLoss(q, by_size), smoothing=1.0), "loss", [0.5, 1, 2], sizes)
 
     assert weights(1) == pytest.approx([1 / 7, 2 / 7, 4 / 7])
     assert weights(2) == pytest.approx([0.047619, 0.190476, 0.761905], abs=1e-6)
@@ -179,17 +182,22 @@ def test_the_specifications_loss_weights():
 
 
 def test_loss_weights_ignore_the_scale_of_losses():
-    one, ten = (by_report(WeightedMean(ByLoss(1.7)), "loss", [c * 0.3, c * 1.1, c * 0.7]) for c in (1, 10))
+    one, ten = (
+        by_report(WeightedMean(ByLoss(1.7, by_size=True), smoothing=1.0), "loss", [c * 0.3, c * 1.1, c * 0.7])
+        for c in (1, 10)
+    )
     assert one == pytest.approx(ten)
 
 
 def test_the_specifications_sharpness_weights():
     def weights(q: float, values, **options: object) -> list[float]:
-        return by_report(WeightedMean(BySharpness(q), **options), "sharpness", values)
+        return by_report(WeightedMean(BySharpness(q), **{"smoothing": 1.0, **options}), "sharpness", values)
 
     assert weights(2, [0.01, 0.02, 0.07]) == pytest.approx([0.018519, 0.074074, 0.907407], abs=1e-6)
     smoothed = by_report(WeightedMean(BySharpness(2), 0.5), "sharpness", [0.01, 0.02, 0.07], last=[1 / 3] * 3)
     assert smoothed == pytest.approx([0.175926, 0.203704, 0.620370], abs=1e-6)
     assert weights(1, [0.01, -0.02, 0.03]) == pytest.approx([0.25, 0, 0.75], abs=1e-6)
     assert weights(0, [0.01, 0.02, 0.07]) == pytest.approx([1 / 3] * 3)
-    assert by_report(WeightedMean(BySharpness(1)), "sharpness", [0.2, 0.2], [1, 9]) == pytest.approx([0.5, 0.5])
+    assert by_report(WeightedMean(BySharpness(1), smoothing=1.0), "sharpness", [0.2, 0.2], [1, 9]) == pytest.approx(
+        [0.5, 0.5]
+    )

@@ -188,7 +188,15 @@ def test_the_plane_where_nobody_knows_the_truth():
 
 
 def test_too_few_points_for_a_mixture():
-    assert components(ThreeGroups(), {"0": {"loss": 1.0, "dispersion": 1.0}}) == ()
+    assert (
+        components(
+            ThreeGroups(
+                starts=9, covariance="full", ridge=1e-06, steps=100, scale="minmax", membership="hard", min_margin=None
+            ),
+            {"0": {"loss": 1.0, "dispersion": 1.0}},
+        )
+        == ()
+    )
 
 
 # --- over the rounds

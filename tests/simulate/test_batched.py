@@ -96,10 +96,17 @@ def test_only_what_can_be_batched_is():
     net, experiment = build("mlp", (1, 8, 8), 10, 0), settings()
     usual = plain(experiment)
     assert batchable(net, usual)
-    assert batchable(net, replace(usual, step=GSAM()))
-    assert batchable(net, replace(usual, loss=Sided("one", LogitAdjusted()), step=Sided("two", GSAM())))
-    assert not batchable(net, replace(usual, augment=CropFlip()))
-    assert not batchable(net, replace(usual, blend=Mixup()))
+    assert batchable(net, replace(usual, step=GSAM(radius=0.05, alpha=0.1, growth=0.0)))
+    assert batchable(
+        net,
+        replace(
+            usual,
+            loss=Sided("one", LogitAdjusted(tau=1.0)),
+            step=Sided("two", GSAM(radius=0.05, alpha=0.1, growth=0.0)),
+        ),
+    )
+    assert not batchable(net, replace(usual, augment=CropFlip(pad=4)))
+    assert not batchable(net, replace(usual, blend=Mixup(alpha=1.0)))
     assert not batchable(net, replace(usual, loss=Proximal(0.1)))
     assert not batchable(net, replace(usual, step=lambda site, backward, optimizer: optimizer.step()))
     assert not batchable(net, plain(settings(optimizer="adam")))

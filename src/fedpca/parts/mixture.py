@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+RIDGE, MAX_STEPS, TOLERANCE = 1e-6, 100, 1e-3  # scikit-learn's
+STARTS = 5  # of a mixture of numbers on a line
 LOG_TAU = float(np.log(2 * np.pi))
 Covariance = Literal["full", "tied", "diag", "spherical"]
 
@@ -28,11 +30,10 @@ class Fits:
 def fit(
     points: Floats,
     components: int,
-    starts: int = 9,
-    covariance: Covariance = "full",
-    ridge: float = 1e-6,
-    most: int = 100,
-    tolerance: float = 1e-3,
+    starts: int,
+    covariance: Covariance,
+    ridge: float,
+    max_steps: int,
 ) -> Fits:
     """Expectation-maximisation from k-means, from as many starts at once; they stop when the last one has converged.
 
@@ -43,7 +44,7 @@ def fit(
     terms = _terms(points - centre)
     resp = _members(_k_means(points, components, starts), components)  # (S, G, K): sums over components are fast
     before, least = np.full(starts, -np.inf), ridge * np.eye(points.shape[1])
-    for _ in range(most):
+    for _ in range(max_steps):
         weights, means, covariances = _maximise(terms, resp, covariance, least)
         log_prob = _log_prob(terms, weights, means, covariances)
         top = log_prob.max(axis=1, keepdims=True)
@@ -51,18 +52,18 @@ def fit(
         total = resp.sum(axis=1, keepdims=True)
         resp /= total
         likelihood = (top + np.log(total)).reshape(starts, -1).mean(axis=1)
-        if np.abs(likelihood - before).max() < tolerance:
+        if np.abs(likelihood - before).max() < TOLERANCE:
             break
         before = likelihood
     return Fits(weights, means + centre, covariances, resp.transpose(0, 2, 1), likelihood)
 
 
-def in_upper_group(values: Floats, starts: int = 5) -> NDArray[np.bool_]:
+def in_upper_group(values: Floats) -> NDArray[np.bool_]:
     """Which values (N,) belong to the component of larger mean of a mixture of two; none if all are alike."""
     points = values.reshape(-1, 1)
     if len(points) == 0 or np.ptp(points) <= 1e-6 * np.abs(points).max():
         return np.zeros(len(values), dtype=bool)
-    fits = fit(points, 2, starts)
+    fits = fit(points, 2, STARTS, "full", RIDGE, MAX_STEPS)
     best = int(np.nanargmax(fits.likelihood))
     upper = int(fits.means[best, :, 0].argmax())
     return np.asarray(fits.responsibilities[best].argmax(axis=1) == upper)

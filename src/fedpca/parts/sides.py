@@ -201,7 +201,7 @@ class Mixed:
 
     first: tuple[str, Aggregate]  # its side, and the rule
     second: tuple[str, Aggregate]
-    share: float = 0.5
+    share: float
 
     def __call__(self, server: Server) -> MixedFold:
         folds = {side: rule(own_server(server, side)) for side, rule in (self.first, self.second)}

@@ -22,7 +22,7 @@ Blend = Callable[[Tensor, Tensor, int, Generator], tuple[Tensor, Tensor]]  # ima
 class CropFlip:
     """Each image shifted by up to `pad` pixels either way, zeros moving in, and mirrored by the toss of a coin."""
 
-    pad: int = 4
+    pad: int
 
     def __call__(self, images: Tensor, rng: Generator) -> Tensor:
         """A new batch (N, C, H, W) of the same type and memory format."""
@@ -54,8 +54,8 @@ class AffineFlip:
     shift, the nearest pixel's value, zeros from outside.
     """
 
-    degrees: float = 10.0
-    shift: float = 0.02
+    degrees: float
+    shift: float
 
     def __call__(self, images: Tensor, rng: Generator) -> Tensor:
         """A new batch (N, C, H, W) of the same type and memory format."""
@@ -88,7 +88,7 @@ def moved(images: Tensor, turn: Tensor, right: Tensor, down: Tensor, mirrored: T
 AUGMENTATIONS: Registry[Augment | None] = Registry(
     "augmentation",
     cast("type[Augment | None]", object),  # anything that can be called
-    {"none": None, "crop-flip": CropFlip(), "affine-flip": AffineFlip()},
+    {"none": None, "crop-flip": CropFlip(pad=4), "affine-flip": AffineFlip(degrees=10.0, shift=0.02)},
 )
 
 
@@ -99,7 +99,7 @@ class Mixup:
     The labels become shares of the classes (N, classes). After Zhang et al. 2018.
     """
 
-    alpha: float = 1.0
+    alpha: float
 
     def __call__(self, images: Tensor, labels: Tensor, classes: int, rng: Generator) -> tuple[Tensor, Tensor]:
         """New images of the same type, whole pixel values staying whole, and the shares."""

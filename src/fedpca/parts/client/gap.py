@@ -18,7 +18,7 @@ Measure = Literal["loss", "accuracy"]
 class KeepOwnLevel:
     """Nothing to send; the client keeps how badly its own new model does on its data."""
 
-    measure: Measure = "loss"
+    measure: Measure
 
     def __call__(self, site: Site, params: Params) -> Report:
         """An empty report."""
@@ -30,7 +30,7 @@ class KeepOwnLevel:
 class Gap:
     """`loss` of the global model and, for who trained last round, `gap`: how much worse it does than the own model."""
 
-    measure: Measure = "loss"
+    measure: Measure
 
     def __call__(self, site: Site) -> Report:
         """The numbers."""

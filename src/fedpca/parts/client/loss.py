@@ -36,7 +36,7 @@ cross_entropy = CrossEntropy()
 class LogitAdjusted:
     """Cross-entropy of f(x) + tau log pi, pi the class shares among the labels in use (Menon et al. 2021)."""
 
-    tau: float = 1.0
+    tau: float
 
     def __call__(self, site: Site, samples: Samples) -> BatchLoss:
         """The loss under the class shares of these samples."""
@@ -78,14 +78,15 @@ class Distilled:
     """Another loss; for clients judged mislabeled, partly agreement with the global model in place of their labels.
 
     l KL(softmax(g / temperature) || p) + (1 - l) CE(p, y), g the global model's logits, p the model's probabilities,
-    logit-adjusted where asked for. l rises from most e^-5 in round `begin` to `most` in round `end`, counted from 0.
+    logit-adjusted where asked for. l rises from max_share e^-5 in round `begin` to max_share in round `end`; rounds are
+    counted from 0 here.
     """
 
-    most: float = 0.8
-    temperature: float = 0.8
-    begin: int = 10
-    end: int = 49
-    adjusted: bool = True
+    max_share: float
+    temperature: float
+    begin: int
+    end: int
+    adjusted: bool
     otherwise: Loss = cross_entropy
 
     def __call__(self, site: Site, samples: Samples) -> BatchLoss:
@@ -107,7 +108,7 @@ class Distilled:
     def share(self, round: int) -> float:
         """l of a round, counted from 0."""
         ahead = 1 - (min(max(round, self.begin), self.end) - self.begin) / (self.end - self.begin)
-        return self.most * exp(-5 * ahead**2)
+        return self.max_share * exp(-5 * ahead**2)
 
 
 def distillation(logits: Tensor, soft: Tensor, labels: Tensor, share: float) -> Tensor:

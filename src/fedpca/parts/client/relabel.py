@@ -26,7 +26,7 @@ ROWS = 1024  # of a distance matrix at a time
 class Scatter:
     """`lid`: mean local intrinsic dimension of the own new model's predictions; the client keeps its losses."""
 
-    neighbours: int = 20
+    neighbours: int
 
     def __call__(self, site: Site, params: Params) -> Report:
         """The number; each sample's loss goes into the memory, for `CorrectWorst` to use in the next round."""
@@ -62,11 +62,11 @@ class CorrectWorst:
     """`noise`: estimated share of wrong labels; a client judged mislabeled corrects some of them as it is asked.
 
     The share is that of the samples in the upper of two groups of losses under the client's own last model. Candidates
-    are that many samples times `part`, those of highest loss; corrected are those that the global model is sure about.
+    are that many samples times `share`, those of highest loss; corrected are those that the global model is sure about.
     """
 
-    part: float = 0.5
-    confidence: float = 0.5
+    share: float
+    confidence: float
 
     def __call__(self, site: Site) -> Report:
         """The number; nothing where the client has not trained since it was asked last."""
@@ -76,7 +76,7 @@ class CorrectWorst:
         if site.order.verdict.group != "mislabeled":
             return {"noise": 0.0}
         noise = float(in_upper_group(losses.double().numpy()).mean())
-        relabel(site, worst(losses, noise * self.part), self.confidence)
+        relabel(site, worst(losses, noise * self.share), self.confidence)
         return {"noise": noise}
 
 
@@ -89,7 +89,7 @@ def worst(losses: Tensor, share: float) -> Tensor:
 class CorrectConfident:
     """Nothing to report; a client judged mislabeled corrects every label that the global model is sure about."""
 
-    confidence: float = 0.5
+    confidence: float
 
     def __call__(self, site: Site) -> Report:
         """An empty report."""

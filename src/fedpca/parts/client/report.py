@@ -33,8 +33,8 @@ def mean_loss(site: Site) -> Report:
 class Sharpness:
     """`sharpness`: how much the mean loss rises at the worst point within `radius` of the weights, to first order."""
 
-    radius: float = 0.05
-    growth: float = 0.0  # the radius grows as in `GSAM`
+    radius: float
+    growth: float  # the radius grows as in `GSAM`
 
     def __call__(self, site: Site) -> Report:
         """The rise, at least 1e-10; the model is left as it was."""
@@ -76,11 +76,11 @@ class Joined:
 class PerformanceAndCapacity:
     """`loss`, `dispersion` and, where asked for, `confidence`, and `slope` with its `slope_error`."""
 
-    per_sample: bool = True  # divide the dispersion by the client's size, so that sizes do not show in it
-    denominator: Literal["all", "predicted"] = "all"  # C - 1 with C all classes, or those that are predicted
-    confidence: Literal["quantile", "top-mean"] | None = None  # how the threshold for confident samples is read
-    informativeness: bool = False  # of the labels: the slope
-    augment: Augment | None = None  # of the images; any makes the numbers noisy
+    per_sample: bool  # divide the dispersion by the client's size, so that sizes do not show in it
+    denominator: Literal["all", "predicted"]  # C - 1 with C all classes, or those that are predicted
+    confidence: Literal["quantile", "top-mean"] | None  # how the threshold for confident samples is read
+    informativeness: bool  # of the labels: the slope
+    augment: Augment | None  # of the images; any makes the numbers noisy
 
     def __call__(self, site: Site) -> Report:
         """The numbers, from one pass in eval mode; `dispersion` alone does not look at labels."""
@@ -149,9 +149,7 @@ def log_probs(logits: Tensor) -> Tensor:
     return logits.T.contiguous().double().log_softmax(dim=0)
 
 
-def dispersion(
-    features: Tensor, predicted: Tensor, classes: int, per_sample: bool = True, denominator: str = "all"
-) -> float:
+def dispersion(features: Tensor, predicted: Tensor, classes: int, per_sample: bool, denominator: str) -> float:
     """ln of the spread of predicted-class centroids around the mean of all features, sum_j n_j |m_j - m|^2 / (C - 1).
 
     Needs no labels. After Xie et al. 2023; all predictions in one class give the logarithm of `FLOOR`.
@@ -166,8 +164,8 @@ def dispersions(
     owners: Tensor,
     sizes: Sequence[int],
     classes: int,
-    per_sample: bool = True,
-    denominator: str = "all",
+    per_sample: bool,
+    denominator: str,
 ) -> list[float]:
     """The `dispersion` of each client; `owners` says whose the samples are."""
     features, count = features.flatten(1).double(), len(sizes)

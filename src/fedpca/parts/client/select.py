@@ -52,7 +52,7 @@ class NothingOfTheMislabeled:
 class ConfidentOfTheMislabeled:
     """All samples; of a client judged mislabeled those predicted with confidence, under their predictions: (HS)."""
 
-    least: int = 2  # fewer samples are not worth a step: batch norm needs two
+    min_samples: int  # fewer samples are not worth a step: batch norm needs two
 
     def __call__(self, site: Site) -> Samples:
         """The samples; their reliability is the mean confidence."""
@@ -85,11 +85,11 @@ class ConfidentOfTheMislabeled:
         means = torch.zeros(len(sizes), dtype=sure.dtype).index_add_(0, whose, sure) / counts.clamp_min(1)
         chosen = (torch.split(values, counts.tolist()) for values in (picked - starts[whose], predicted[picked]))
         for rows, labels, mean in zip(*chosen, means.tolist(), strict=True):
-            yield Samples(rows, labels, mean) if rows.shape[0] >= self.least else nothing()
+            yield Samples(rows, labels, mean) if rows.shape[0] >= self.min_samples else nothing()
 
     def _confident(self, site: Site, confidence: Tensor, predicted: Tensor) -> Samples:
         rows = (confidence > site.order.verdict.threshold).nonzero().flatten()
-        if len(rows) < self.least:
+        if len(rows) < self.min_samples:
             return nothing()
         return Samples(rows, predicted[rows], confidence[rows].mean().item())
 

@@ -45,9 +45,9 @@ class GSAM:
     radius = 0 plain descent. The radius grows as (round / rounds)^growth up to `radius`; 0: it is constant.
     """
 
-    radius: float = 0.05
-    alpha: float = 0.1
-    growth: float = 0.0
+    radius: float
+    alpha: float
+    growth: float
 
     @torch.no_grad()
     def __call__(self, site: Site, backward: Backward, optimizer: Optimizer) -> None:

@@ -21,7 +21,7 @@ class WeightedMean:
     """
 
     weigh: Weigh
-    smoothing: float = 1.0
+    smoothing: float
 
     def __call__(self, server: Server) -> RunningMean:
         diagnosis = server.diagnosis

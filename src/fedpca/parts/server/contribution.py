@@ -21,8 +21,8 @@ class ByContribution:
     over rounds of `others`, the first round counting as zero; both over their sums. What cannot be told is even.
     """
 
-    mode: Literal["times", "plus"] = "times"
-    averaged: bool = True  # False: this round's shares alone, each at least 1e-3
+    mode: Literal["times", "plus"]
+    average_rounds: bool  # False: this round's shares alone, each at least 1e-3
 
     def __call__(self, server: Server) -> ContributionFold:
         return ContributionFold(server, self)
@@ -47,7 +47,7 @@ class ContributionFold(Kept):
         means = {key: _running(before, key, values) for key, values in seen.items()}
         fresh = contributions(means["direction"], means["others"], self.rule.mode)
         means["share"] = _running(before, "share", fresh)
-        shares = _shares(means["share"] if self.rule.averaged else fresh.clamp_min(1e-3))
+        shares = _shares(means["share"] if self.rule.average_rounds else fresh.clamp_min(1e-3))
         mean, notes = self.mean(shares), {**absent, **self._notes(means)}
         return Outcome(mean, self._by_client(shares), notes, shown=_vectors(mean))
 

@@ -37,9 +37,9 @@ class NameGroups:
     """Common, rare or mislabeled, with evidence smoothed over rounds, and the confidence that samples must exceed."""
 
     identify: Identify
-    smoothing: float = 0.5  # share of the new evidence
-    threshold: float = 0.5  # of smoothed evidence, from which on a client is mislabeled
-    least_confidence: float = 0.9
+    smoothing: float  # share of the new evidence
+    threshold: float  # of smoothed evidence, from which on a client is mislabeled
+    min_confidence: float
 
     def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
         """New opinions where the reports are of loss and dispersion; without findings the old ones stay."""
@@ -64,6 +64,6 @@ class NameGroups:
         return suspicion, "mislabeled" if suspicion >= self.threshold else innocent
 
     def _confidence(self, reports: Iterable[Report]) -> float:
-        """The mean of what common clients report in this round, at least `least_confidence`."""
+        """The mean of what common clients report in this round, at least `min_confidence`."""
         given = [value for report in reports if isinstance(value := report.get("confidence"), float)]
-        return max(fmean(given), self.least_confidence) if given else self.least_confidence
+        return max(fmean(given), self.min_confidence) if given else self.min_confidence

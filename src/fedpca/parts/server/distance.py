@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedpca.core import ClientId, Diagnosis, Outcome, Params, Report, Server, When
-from fedpca.parts.mixture import fit
+from fedpca.parts.mixture import MAX_STEPS, RIDGE, fit
 from fedpca.parts.server.diagnose import remember
 from fedpca.parts.server.identify import scaled
 from fedpca.parts.server.robust import BLOCK, Kept
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 class HighClassLosses:
     """Mislabeled is the upper of two groups of clients by class losses; the most frequent answer of several fits."""
 
-    fits: int = 9
+    fits: int
 
     def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
         """Groups where class losses are reported, else the opinions as they are."""
@@ -64,7 +64,7 @@ def upper_rows(table: Floats, fits: int) -> list[bool]:
     """Which rows are in the component of larger mean, most often among the fits; none if all rows are alike."""
     if len(np.unique(table, axis=0)) < 2:
         return [False] * len(table)
-    mixtures = fit(table, 2, fits)
+    mixtures = fit(table, 2, fits, "full", RIDGE, MAX_STEPS)
     upper = mixtures.means.sum(axis=2).argmax(axis=1)  # (S,)
     votes = mixtures.responsibilities.argmax(axis=2) == upper[:, None]  # (S, K)
     return list(Counter(tuple(vote.tolist()) for vote in votes).most_common(1)[0][0])

@@ -14,8 +14,8 @@ from fedpca.parts.server.weigh import Count
 class RaiseByGap:
     """Moves each client's note `share` by its gap, in steps that shrink to nothing over the run."""
 
-    step: float = 0.05
-    centred: bool = True
+    step: float
+    center_gaps: bool
 
     def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
         """The shares moved, among those who report a gap and are not judged mislabeled."""
@@ -24,19 +24,19 @@ class RaiseByGap:
         gaps = {c: gap for c, gap in given.items() if isinstance(gap, float) and known[c].group != "mislabeled"}
         shares = {client: verdict.notes.get("share", 1.0) for client, verdict in known.items()}
         step = self.step * (1 - (when.round - 1) / when.rounds)
-        for client, share in raised(shares, gaps, step, self.centred).items():
+        for client, share in raised(shares, gaps, step, self.center_gaps).items():
             known[client] = replace(known[client], notes={**known[client].notes, "share": share})
         return known
 
 
 def raised(
-    shares: Mapping[ClientId, float], gaps: Mapping[ClientId, float], step: float, centred: bool = True
+    shares: Mapping[ClientId, float], gaps: Mapping[ClientId, float], step: float, center_gaps: bool
 ) -> Mapping[ClientId, float]:
     """The shares of those with a gap, moved by up to `step` in its direction, then scaled so that all average 1 again.
 
-    Who has no gap keeps his share. Those that fall below zero are zero; equal gaps move nothing if they are centred.
+    Who has no gap keeps his share. Those that fall below zero are zero; equal gaps move nothing if they are centered.
     """
-    middle = sum(gaps.values()) / len(gaps) if gaps and centred else 0.0
+    middle = sum(gaps.values()) / len(gaps) if gaps and center_gaps else 0.0
     moves = {client: gap - middle for client, gap in gaps.items()}
     largest = max(map(abs, moves.values()), default=0.0)
     if largest <= 1e-9 * max(map(abs, gaps.values()), default=0.0):

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpca.core import ClientId, Group, Report
-from fedpca.parts.mixture import Covariance, Fits, bic, fit
+from fedpca.parts.mixture import MAX_STEPS, Covariance, Fits, bic, fit
 
 Floats = NDArray[np.float64]
 
+STRONG = 6.0  # difference in the Bayesian information criterion that counts as strong evidence
 FLOOR = 1e-12  # of the dispersion before its logarithm: all predictions in one class
 
 
@@ -35,17 +36,17 @@ Identify = Callable[[Mapping[ClientId, Report]], Findings | None]  # None: the r
 class ThreeGroups:
     """The paper's rule: a mixture of three on the loss-dispersion plane; the upper-right component is mislabeled.
 
-    It always names a group, also where nobody is mislabeled. With a `gate`, only if the component stands that many
-    deviations within groups away from the line through the other two.
+    It always names a group, also where nobody is mislabeled. With a `min_margin`, only if the component stands that
+    many deviations within groups away from the line through the other two.
     """
 
-    starts: int = 9
-    covariance: Covariance = "full"
-    ridge: float = 1e-6
-    steps: int = 100
-    scale: Literal["minmax", "none"] = "minmax"
-    membership: Literal["hard", "soft"] = "hard"
-    gate: float | None = None
+    starts: int
+    covariance: Covariance
+    ridge: float
+    steps: int
+    scale: Literal["minmax", "none"]
+    membership: Literal["hard", "soft"]
+    min_margin: float | None
 
     def __call__(self, reports: Mapping[ClientId, Report]) -> Findings | None:
         """Everybody's group; None if there are fewer than three different points or no fit has three groups."""
@@ -82,9 +83,9 @@ class ThreeGroups:
         resp, means = fits.responsibilities[start], fits.means[start]
         suspect, margin, normal = upper_right(means)
         names = _named(means, suspect)
-        if self.gate is not None:
+        if self.min_margin is not None:
             within = np.sqrt(np.mean([normal @ cov @ normal for cov in fits.covariances[start]]))
-            if margin < self.gate * within:
+            if margin < self.min_margin * within:
                 names[suspect] = "common"
         evidence = resp[:, suspect] if self.membership == "soft" else (members == suspect).astype(float)
         accused = names[suspect] == "mislabeled"
@@ -137,8 +138,8 @@ class WrongShares:
     `share` on, if the estimate is `certainty` standard errors above zero.
     """
 
-    share: float = 0.25
-    certainty: float = 2.0
+    share: float
+    certainty: float
 
     def __call__(self, reports: Mapping[ClientId, Report]) -> Findings | None:
         """Everybody's group and share; None if no client has a slope above zero, as before anything is learned."""
@@ -171,18 +172,18 @@ def reference(slopes: list[float], share: float) -> float | None:
     return level
 
 
-def rare_among(plane: Mapping[ClientId, tuple[float, float]], margin: float = 6.0) -> set[ClientId]:
+def rare_among(plane: Mapping[ClientId, tuple[float, float]]) -> set[ClientId]:
     """Those with less dispersion and more loss than the rest, where two groups explain the points much better than one.
 
-    `margin` is the difference in the Bayesian information criterion; 6 counts as strong.
+    Much better is a Bayesian information criterion less by `STRONG`.
     """
     points = scaled(np.array(list(plane.values())).reshape(-1, 2))
     if len(np.unique(points, axis=0)) < 4:
         return set()
-    one, two = fit(points, 1, 1, "diag", ridge=1e-4), fit(points, 2, 5, "diag", ridge=1e-4)
+    one, two = (fit(points, groups, starts, "diag", 1e-4, MAX_STEPS) for groups, starts in ((1, 1), (2, 5)))
     best = int(bic(two, "diag").argmin())
     (loss_0, spread_0), (loss_1, spread_1) = two.means[best]
-    if bic(two, "diag")[best] + margin > bic(one, "diag")[0] or (loss_0 - loss_1) * (spread_0 - spread_1) >= 0:
+    if bic(two, "diag")[best] + STRONG > bic(one, "diag")[0] or (loss_0 - loss_1) * (spread_0 - spread_1) >= 0:
         return set()
     members = two.responsibilities[best].argmax(axis=1) == (0 if spread_0 < spread_1 else 1)
     return {client for client, inside in zip(plane, members, strict=True) if inside}

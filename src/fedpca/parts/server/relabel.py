@@ -38,13 +38,13 @@ class FindScattered:
 class RestTheNoisy:
     """Note `rests`: 1 for clients above this share of wrong labels; if that is everybody, for the noisier half."""
 
-    most: float = 0.1
+    max_noise: float
 
     def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
         """The notes, made anew when shares are reported."""
         if not any("noise" in report for report in reports.values()):
             return diagnosis
         shares = {client: verdict.suspicion or 0.0 for client, verdict in diagnosis.items()}
-        clean = {client for client, share in shares.items() if share <= self.most}
+        clean = {client for client, share in shares.items() if share <= self.max_noise}
         clean = clean or set(sorted(shares, key=lambda client: shares[client])[: (len(shares) + 1) // 2])
         return {c: replace(v, notes={**v.notes, "rests": float(c not in clean)}) for c, v in diagnosis.items()}

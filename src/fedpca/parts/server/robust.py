@@ -98,9 +98,9 @@ coordinate_median = PerCoordinate(middle)  # Yin et al. 2018
 class GeometricMedian:
     """The point of least summed distance to the clients' weights, by size, by smoothed Weiszfeld steps (RFA)."""
 
-    steps: int = 4
-    least_distance: float = 1e-5
-    tolerance: float = 1e-6  # relative change of the summed distance at which the steps end
+    steps: int
+    min_distance: float
+    tolerance: float  # relative change of the summed distance at which the steps end
 
     def __call__(self, server: Server) -> GeometricFold:
         return GeometricFold(server.params, self)
@@ -130,7 +130,7 @@ def geometric_weights(gram: Tensor, sizes: Tensor, rule: GeometricMedian) -> Ten
         total = float(alphas @ distances)
         if abs(before - total) < rule.tolerance * total:
             break
-        betas, before = alphas / distances.clamp_min(rule.least_distance), total
+        betas, before = alphas / distances.clamp_min(rule.min_distance), total
         betas = betas / betas.sum()
     return betas
 

@@ -32,7 +32,7 @@ class DynamicFold:
     def __init__(self, server: Server, rule: DynamicStep) -> None:
         self.start, self.diagnosis, self.rule = server.params, server.diagnosis, rule
         self.steps, self.bound = torch.zeros_like(self.start.weights, dtype=torch.float64), 0.0
-        self.mean = WeightedMean(by_size)(server)
+        self.mean = WeightedMean(by_size, smoothing=1.0)(server)
 
     def add(self, client: ClientId, update: Update) -> None:
         """Adds a client's step and bound."""

@@ -23,7 +23,7 @@ class ByLoss:
     """N l^q: the more the model errs on a client, the more it counts (simplified q-FedAvg)."""
 
     q: float
-    by_size: bool = True  # False leaves N out
+    by_size: bool  # False leaves N out
 
     def __call__(self, diagnosis: Diagnosis) -> Count:
         """The counts under this round's losses; over the largest, in logarithms, so that no power overflows."""
@@ -53,7 +53,7 @@ class ByReliabilityAndCapacity:
     """N r exp(-q S): reliable samples, lifted where the model's features are little dispersed (FedPCA)."""
 
     q: float
-    depth: float = 3.0  # S counts as at least the median less this: one degenerate client cannot take all weight
+    depth: float  # S counts as at least the median less this: one degenerate client cannot take all weight
 
     def __call__(self, diagnosis: Diagnosis) -> Count:
         """The counts under this round's dispersions."""
@@ -66,7 +66,7 @@ class ByCapacity:
     """exp(-q S) alone: neither size nor reliability (FedPCA without robustness)."""
 
     q: float
-    depth: float = 3.0
+    depth: float
 
     def __call__(self, diagnosis: Diagnosis) -> Count:
         """The counts under this round's dispersions."""
