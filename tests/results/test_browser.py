@@ -13,6 +13,7 @@ from fedpca.results.page import write_page
 from fedpca.results.read.runs import Run, read_run
 from tests.results.conftest import look, requests, show
 from tests.results.made import PLACES, a_line, write_run
+from tests.results.test_metric import runs_with
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -86,7 +87,7 @@ def test_the_slider_moves_the_marks_between_fixed_axes(page: Chrome):
 
     before = places(page)
     axes = css(page, "#plane .axes").get_attribute("innerHTML")
-    assert css(page, "#at").text == "Round 12 of 20: 1 mislabeled, 1 rare, 2 common"
+    assert css(page, "#at").text == "Round 12 of 20: 1 judged mislabeled, 1 rare, 2 common"
     css(page, "#round").send_keys(Keys.ARROW_LEFT)
     assert css(page, "#at").text.startswith("Round 11 of 20:")
     assert css(page, "#round").get_attribute("aria-valuetext") == "Round 11 of 20"
@@ -154,7 +155,7 @@ def test_hover_and_focus_show_the_values(page: Chrome):
         *("loss", "5.200"),
         *("dispersion", "2.000"),
         *("judged", "mislabeled"),
-        *("suspicion", "0.93 (mislabeled from 0.5 on)"),
+        *("suspicion", "0.93 (judged mislabeled from 0.5 on)"),
         *("weight", "25.00 %"),
         *("truly", "mislabeled"),
     ]
@@ -198,7 +199,9 @@ def test_arrow_keys_go_from_mark_to_mark_and_enter_selects(page: Chrome):
     press(page, Keys.ENTER)
     until(lambda: mark(page, 3).get_attribute("aria-pressed") == "true")
     assert css(page, "#plane .trail").get_attribute("d").count("L") == ROUNDS - 3
-    assert css(page, ".history").text.startswith("Client d, not judged in rounds 1 to 2, mislabeled in rounds 3 to 12.")
+    assert css(page, ".history").text.startswith(
+        "Client d, not judged in rounds 1 to 2, judged mislabeled in rounds 3 to 12."
+    )
     assert len(every(page, ".history figure svg")) == 4
     press(page, Keys.HOME)
     assert focused(page).startswith(("Client a", "Client b"))
@@ -208,7 +211,7 @@ def test_the_sheet_sorts_and_filters(page: Chrome):
     def names() -> list[str]:
         return [row.text for row in every(page, "#sheet tbody th") if row.is_displayed()]
 
-    assert names() == ["d", "c", "a", "b"], "the accused first"
+    assert names() == ["d", "c", "a", "b"], "those judged mislabeled first"
     heads = {cell.text.split()[0]: cell for cell in every(page, "#sheet thead th")}
     heads["Loss"].find_element("tag name", "button").click()
     assert heads["Loss"].get_attribute("aria-sort") == "ascending"
@@ -410,3 +413,11 @@ def _seconds_to_load(browser: Chrome, folder: Path, page: str) -> float:
     times = "const t = performance.getEntriesByType('navigation')[0]; return t.loadEventEnd"
     until(lambda: browser.execute_script(times) > 0)
     return browser.execute_script(times) / 1000
+
+
+def test_the_chart_shows_the_metric_that_was_chosen(browser: Chrome, tmp_path: Path):
+    show(browser, tmp_path, write_page(runs_with(tmp_path / "runs", "bacc")))
+    assert css(browser, "#accuracy h3").text == "Balanced accuracy on the test images"
+    assert "the one of lower balanced accuracy" in css(browser, "#accuracy p").text
+    assert "25.3 %" in css(browser, "#accuracy .key").text
+    assert css(browser, "#accuracy svg[role=img]").get_attribute("aria-label").startswith("Balanced accuracy over")

@@ -148,7 +148,7 @@ def _non_breaking(text: str) -> str:
 
 
 def _table(sheet: Sheet) -> str:
-    heads = "".join(f'<th scope="col" class="figure">{escape(column.head)}</th>' for column in sheet.columns)
+    heads = "".join(f'<th scope="col" class="number">{escape(column.head)}</th>' for column in sheet.columns)
     title = escape(sheet.title)
     return (
         f'<p class="note">{title}</p><div class="scroll" role="region" aria-label="{title}" tabindex="0">'
@@ -176,9 +176,9 @@ def _rows(sheet: Sheet) -> str:
 
 def _cell(cell: Cell | str | None, digits: int) -> str:
     if not isinstance(cell, Cell):
-        return f'<td class="figure">{escape(cell or "–")}</td>'
+        return f'<td class="number">{escape(cell or "–")}</td>'
     text = f"{cell.mean:.{digits}f}" + ("" if cell.std is None else f" ± {cell.std:.{digits}f}")
-    return f'<td class="figure">{f"<strong>{text}</strong>" if cell.best else text}</td>'
+    return f'<td class="number">{f"<strong>{text}</strong>" if cell.best else text}</td>'
 
 
 def _settings(run: Run, number: int, hidden: bool) -> str:

@@ -76,7 +76,8 @@ function drawAccuracy(figure, run) {
   const metric = run.metric[0].toUpperCase() + run.metric.slice(1);
   figure.querySelector("h3").textContent = `${metric} on the test images`;
   if (worst.every((value) => value === null)) return withoutChart(figure, "No round has been tested.");
-  figure.querySelector("p").textContent = `Percent. Worst: of the test groups, the one of lower ${run.metric} in the round.`;
+  const explained = `Percent. Worst: of the test groups, the one of lower ${run.metric} in the round.`;
+  figure.querySelector("p").textContent = explained;
   const series = [
     { name: "worst group", kind: "worst", values: worst },
     { name: "average of groups", kind: "average", values: average },

@@ -53,7 +53,8 @@ function show(aloud = "polite") {
 
 function counts(letters) {
   const of = (letter) => [...letters].filter((own) => own === letter).length;
-  return [..."mrc"].filter(of).map((letter) => `${of(letter)} ${KINDS[letter]}`).join(", ");
+  const words = (letter, i) => `${of(letter)} ${i === 0 ? "judged " : ""}${KINDS[letter]}`;
+  return [..."mrc"].filter(of).map(words).join(", ");
 }
 
 function drawKey(run) {

@@ -244,7 +244,7 @@ function short(name) {
 // What is known of a client in a round, as pairs of name and value.
 function facts(run, at, client) {
   const value = (name) => run.columns[name][at]?.[client] ?? null;
-  const line = run.threshold === null ? "" : ` (mislabeled from ${run.threshold} on)`;
+  const line = run.threshold === null ? "" : ` (judged mislabeled from ${run.threshold} on)`;
   const suspicion = value("suspicion") === null ? "not recorded" : `${number(value("suspicion"), 2)}${line}`;
   return [
     ["loss", value("loss") === null ? "not reported" : number(value("loss"), 3)],

@@ -17,11 +17,11 @@ function sheetColumns(run) {
   const suspicion = of("suspicion");
   const margin = (client) =>
     suspicion(client) === null || run.threshold === null ? null : suspicion(client) - run.threshold;
-  const figure = (head, value, digits) => ({
+  const numeric = (head, value, digits) => ({
     head,
     value,
     text: (client) => number(value(client), digits),
-    figure: true,
+    isNumber: true,
   });
   const kind = (head, letter, mark) => ({
     head,
@@ -33,14 +33,14 @@ function sheetColumns(run) {
   const columns = [
     { head: "Client", value: (client) => run.clients[client], text: (client) => run.clients[client] },
     kind("Judged", (client) => of("group")(client) ?? "-", "mark"),
-    figure("Since round", (client) => run.since[client], 0),
-    figure("Suspicion", suspicion, 2),
-    { head: "Margin", value: margin, text: (client) => signed(margin(client)), figure: true },
-    figure("Weight, %", of("weight"), 2),
-    figure("Loss", of("loss"), 3),
-    figure("Dispersion", of("dispersion"), 3),
-    ...(run.sizes ? [figure("Images", (client) => run.sizes[client], 0)] : []),
-    ...(run.wrong ? [figure("Wrong labels", (client) => run.wrong[client], 0)] : []),
+    numeric("Since round", (client) => run.since[client], 0),
+    numeric("Suspicion", suspicion, 2),
+    { head: "Margin", value: margin, text: (client) => signed(margin(client)), isNumber: true },
+    numeric("Weight, %", of("weight"), 2),
+    numeric("Loss", of("loss"), 3),
+    numeric("Dispersion", of("dispersion"), 3),
+    ...(run.sizes ? [numeric("Images", (client) => run.sizes[client], 0)] : []),
+    ...(run.wrong ? [numeric("Wrong labels", (client) => run.wrong[client], 0)] : []),
     ...(run.truth ? [kind("Truly", (client) => run.truth[client], "truth")] : []),
   ];
   return columns.filter(known);
@@ -76,8 +76,8 @@ class Sheet {
     this.columns = sheetColumns(run);
     if (!this.columns.some(({ head }) => head === this.by.head)) this.by = { head: "Judged", down: false };
     this.head.replaceChildren();
-    for (const { head, figure } of this.columns) {
-      const cell = element(this.head, "th", { scope: "col", ...(figure && { class: "figure" }) });
+    for (const { head, isNumber } of this.columns) {
+      const cell = element(this.head, "th", { scope: "col", ...(isNumber && { class: "number" }) });
       element(cell, "button", { type: "button" }, head).addEventListener("click", () => this.sortBy(head));
     }
     this.rows = run.clients.map((_, client) => this.row(client));
@@ -94,7 +94,8 @@ class Sheet {
     if (!columns.group.some(Boolean)) return `${last} ${label} judges nobody.`;
     if (threshold === null) return `${last} Margins are not known: ${label} has no threshold on suspicion.`;
     if (!columns.suspicion.some(Boolean)) return `${last} Margins are not known: the run does not record suspicion.`;
-    return `${last} The margin is the suspicion less the threshold of ${threshold}; from 0 on a client is mislabeled.`;
+    const margin = `The margin is the suspicion minus the threshold of ${threshold}`;
+    return `${last} ${margin}; from 0 on a client is judged mislabeled.`;
   }
 
   row(client) {
@@ -103,8 +104,8 @@ class Sheet {
     const name = element(row, "th", { scope: "row" });
     const button = element(name, "button", { type: "button" }, this.run.clients[client]);
     button.addEventListener("click", () => this.onSelect(client === view.selected ? null : client));
-    for (const { text, figure, letter, mark } of this.columns.slice(1)) {
-      const cell = element(row, "td", figure ? { class: "figure" } : {});
+    for (const { text, isNumber, letter, mark } of this.columns.slice(1)) {
+      const cell = element(row, "td", isNumber ? { class: "number" } : {});
       if (mark) {
         const small = element(cell, "svg", { width: 16, height: 14, viewBox: "-8 -7 16 14", "aria-hidden": "true" });
         element(small, "path", { class: mark, "data-kind": letter(client), d: outline(letter(client), 5) });
@@ -185,7 +186,7 @@ function judgedOver(run, client) {
     else stretches.push({ kind, start: number, end: number });
   });
   const rounds = (start, end) => (start === end ? `round ${start}` : `rounds ${start} to ${end}`);
-  const words = ({ kind, start, end }) => `${KINDS[kind]} in ${rounds(start, end)}`;
+  const words = ({ kind, start, end }) => `${kind === "-" ? "" : "judged "}${KINDS[kind]} in ${rounds(start, end)}`;
   const shown = stretches.slice(-6).map(words).join(", ");
   return stretches.length > 6 ? `judgement changed ${stretches.length - 1} times, at last: ${shown}` : shown;
 }
