@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fedpca.results.tables.sheet import Cell, Sheet
-from fedpca.results.tables.sheets import families, for_pages, for_terminal, overview
+from fedpca.results.tables.sheets import for_pages, for_terminal, group_by_noise, overview
 from tests.results.test_rows import ABOUT, tables_of, write_run
 
 NOISES = [(0.6, 0.5), (0.2, 1.0), (0.4, 0.8)]
@@ -37,7 +37,7 @@ def test_scenarios_that_differ_in_noise_alone_stand_side_by_side_by_rising_rho(t
 def test_scenarios_that_differ_in_more_stand_one_after_another(tmp_path: Path):
     write_noises(tmp_path)
     write_run(tmp_path / "longer", rounds=20, noise={"clients": 0.4, "labels": 0.8})
-    assert [len(family) for family in families(tables_of(tmp_path))] == [3, 1]
+    assert [len(family) for family in group_by_noise(tables_of(tmp_path))] == [3, 1]
 
 
 def test_the_same_noise_under_two_names_is_told_apart_by_title(tmp_path: Path):

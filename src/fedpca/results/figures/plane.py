@@ -86,12 +86,12 @@ def snapshot(run: Run, round: int | None = None) -> Snapshot | None:
         return None
     line = run.rounds[numbers[-1]]
     before = reports(run.rounds[numbers[-1] - 1]) if numbers[-1] else {}
-    told = reports(line)
-    same = frozenset(client for client, report in told.items() if before.get(client) == report)
-    stale = same if len(same) < len(told) else frozenset()  # if all are the same, the model has not changed
-    places, groups, rule = on_plane(told), line["clients"].get("group"), rule_of(run)
+    reported = reports(line)
+    same = frozenset(client for client, report in reported.items() if before.get(client) == report)
+    stale = same if len(same) < len(reported) else frozenset()  # if all are the same, the model has not changed
+    places, groups, rule = on_plane(reported), line["clients"].get("group"), rule_of(run)
     collapsed = frozenset(client for client, (_, spread) in places.items() if spread <= log(FLOOR) + 1e-9)
-    fresh = {client: report for client, report in told.items() if client not in stale}
+    fresh = {client: report for client, report in reported.items() if client not in stale}
     return Snapshot(
         run.label(),
         run.seed,
@@ -119,12 +119,12 @@ def rule_of(run: Run) -> ThreeGroups | None:
     return mixture_rule(found.mixture) if found and found.rule == "mixture" else None
 
 
-def components(rule: ThreeGroups, told: Reports) -> tuple[Component, ...]:
+def components(rule: ThreeGroups, reported: Reports) -> tuple[Component, ...]:
     """The mixture by which the rule judges: of its fits the first whose components are those groups."""
-    findings = rule(told)
+    findings = rule(reported)
     if findings is None:
         return ()
-    kept = {client: place for client, place in on_plane(told).items() if place[1] > log(FLOOR) + 1e-9}
+    kept = {client: place for client, place in on_plane(reported).items() if place[1] > log(FLOOR) + 1e-9}
     points = np.array(list(kept.values()))
     low, span = points.min(axis=0), np.ptp(points, axis=0)
     low, span = (low, np.where(span > 0, span, 1.0)) if rule.scale == "minmax" else (np.zeros(2), np.ones(2))

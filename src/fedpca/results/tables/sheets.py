@@ -27,24 +27,24 @@ def for_terminal(tables: Sequence[Results]) -> list[Sheet]:
 def for_pages(tables: Sequence[Results]) -> list[Sheet]:
     """The paper's tables, with scenarios that differ in nothing but their noise side by side."""
     sheets: list[Sheet] = []
-    for family in families(tables):
-        made = (main(family), deviations(family), weights(family), identification(family))
-        sheets += [*(sheet for sheet in made if sheet.lines), *_beside(family)]
+    for scenarios in group_by_noise(tables):
+        made = (main(scenarios), deviations(scenarios), weights(scenarios), identification(scenarios))
+        sheets += [*(sheet for sheet in made if sheet.lines), *_beside(scenarios)]
     return sheets
 
 
-def families(tables: Sequence[Results]) -> list[list[Results]]:
+def group_by_noise(tables: Sequence[Results]) -> list[list[Results]]:
     """Scenarios that differ in rho and eta (and name) alone, together, by rising rho; others by themselves."""
     alike: dict[str, list[Results]] = {}
     for results in tables:
         shared = json.loads(results.scenario)
         noise = {**shared["noise"], "clients": None, "labels": None}
         alike.setdefault(json.dumps({**shared, "name": None, "noise": noise}), []).append(results)
-    return [family for members in alike.values() for family in _separate(members)]
+    return [scenarios for members in alike.values() for scenarios in _separate(members)]
 
 
 def _separate(alike: list[Results]) -> list[list[Results]]:
-    """All as one family if no two have the same noise, else each alone under its own title."""
+    """All together if no two have the same noise, else each alone under its own title."""
     if max(Counter(map(noise_of, alike)).values()) > 1:
         return [[results] for results in alike]
     return [sorted(alike, key=lambda results: (results.settings.noise.clients, results.settings.noise.labels))]
@@ -56,31 +56,31 @@ def noise_of(results: Results) -> str:
     return f"ρ = {round(noise.clients, 4)}, η = {round(noise.labels, 4)}"
 
 
-def main(family: Sequence[Results]) -> Sheet:
+def main(scenarios: Sequence[Results]) -> Sheet:
     """Worst and average over the test groups."""
-    names = names_of(shown_metrics(family[0].accuracy), ("worst", "average"))
-    notes = (_pooling(family), "Best in bold.")
-    return _side_by_side("Worst and average over the test groups", family, names, notes)
+    names = names_of(shown_metrics(scenarios[0].accuracy), ("worst", "average"))
+    notes = (_pooling(scenarios), "Best in bold.")
+    return _side_by_side("Worst and average over the test groups", scenarios, names, notes)
 
 
-def deviations(family: Sequence[Results]) -> Sheet:
+def deviations(scenarios: Sequence[Results]) -> Sheet:
     """The deviation over the test groups; no lines where there is only one group."""
-    names = names_of(shown_metrics(family[0].accuracy), ("std",)) if len(family[0].groups) > 1 else []
-    notes = (_pooling(family), "Lowest in bold.")
-    return _side_by_side("Deviation (STD) over the test groups", family, names, notes)
+    names = names_of(shown_metrics(scenarios[0].accuracy), ("std",)) if len(scenarios[0].groups) > 1 else []
+    notes = (_pooling(scenarios), "Lowest in bold.")
+    return _side_by_side("Deviation (STD) over the test groups", scenarios, names, notes)
 
 
-def weights(family: Sequence[Results]) -> Sheet:
+def weights(scenarios: Sequence[Results]) -> Sheet:
     """What rare clients weigh, times what the mislabeled do not."""
     product = "Weight of the rare clients times (1 - weight of the mislabeled clients)"
     explained = f"{product}, averaged over all rounds and seeds."
-    return _side_by_side("Weights, w_r(1-w_m)", family, (WEIGHT,), (explained, "Highest in bold."))
+    return _side_by_side("Weights, w_r(1-w_m)", scenarios, (WEIGHT,), (explained, "Highest in bold."))
 
 
-def identification(family: Sequence[Results]) -> Sheet:
+def identification(scenarios: Sequence[Results]) -> Sheet:
     """How right the judgements are; no lines where the truth is not known."""
     notes = ("Means over the last rounds of every seed.", WRONG)
-    return _side_by_side("Judged mislabeled", family, JUDGED, notes)
+    return _side_by_side("Judged mislabeled", scenarios, JUDGED, notes)
 
 
 def overview(results: Results) -> Sheet:
@@ -130,11 +130,12 @@ def _beside(tables: Sequence[Results]) -> list[Sheet]:
     return [beside(results, results.published) for results in tables if results.published]
 
 
-def _side_by_side(what: str, family: Sequence[Results], names: Sequence[str], notes: Sequence[str]) -> Sheet:
-    """These scores of every scenario of a family; a method without any is left out."""
-    by_method = [{row.method: row for row in results.rows} for results in family]
+def _side_by_side(what: str, scenarios: Sequence[Results], names: Sequence[str], notes: Sequence[str]) -> Sheet:
+    """These scores of every scenario; a method without any is left out."""
+    by_method = [{row.method: row for row in results.rows} for results in scenarios]
     rows = sorted({label: row for own in by_method for label, row in own.items()}.values(), key=place)
-    columns = [column for results in family for column in _columns(names, noise_of(results) if len(family) > 1 else "")]
+    heads = [noise_of(results) if len(scenarios) > 1 else "" for results in scenarios]
+    columns = [column for head in heads for column in _columns(names, head)]
     lines = []
     for row in rows:
         own = [rows_of.get(row.method) for rows_of in by_method]
@@ -142,8 +143,8 @@ def _side_by_side(what: str, family: Sequence[Results], names: Sequence[str], no
         if any(cells):
             lines.append(_line(row, cells, [each for each in own if each]))
     dashes = ["-: no runs, or not defined."] if any(None in line.cells for line in lines) else []
-    notes = (*notes, *_seeds(family), *dashes, *_stars(lines))
-    return Sheet(f"{what}; {_title(family)}", tuple(columns), mark_best(columns, lines), notes)
+    notes = (*notes, *_seeds(scenarios), *dashes, *_stars(lines))
+    return Sheet(f"{what}; {_title(scenarios)}", tuple(columns), mark_best(columns, lines), notes)
 
 
 def _columns(names: Sequence[str], group: str = "", wide: Collection[str] = ()) -> list[Column]:
@@ -172,24 +173,24 @@ def _clients(row: Row) -> str:
     return ", ".join(client if n == row.judged.seeds else f"{client} ({n})" for client, n in accused)
 
 
-def _title(family: Sequence[Results]) -> str:
-    """The scenario's title; what the members of a family share, where there are several."""
-    if len(family) == 1:
-        return family[0].title
-    first = family[0]
+def _title(scenarios: Sequence[Results]) -> str:
+    """The scenario's title; what they share, where there are several."""
+    if len(scenarios) == 1:
+        return scenarios[0].title
+    first = scenarios[0]
     rare = f", {first.rare} rare" if first.rare else ""
     held_out = ", on validation images" if first.settings.evaluation.on == "validation" else ""
     return f"{first.dataset}, {first.clients} clients{rare}, {first.settings.rounds} rounds{held_out}"
 
 
-def _pooling(family: Sequence[Results]) -> str:
-    groups, last = " and ".join(family[0].groups), family[0].settings.evaluation.last_rounds
+def _pooling(scenarios: Sequence[Results]) -> str:
+    groups, last = " and ".join(scenarios[0].groups), scenarios[0].settings.evaluation.last_rounds
     rounds = f"last {last} tested rounds" if last > 1 else "last round"
     return f"Percent; mean ± deviation over the {rounds} of every seed; test groups: {groups}."
 
 
-def _seeds(family: Sequence[Results]) -> Iterator[str]:
-    seeds = {row.seeds for results in family for row in results.rows}
+def _seeds(scenarios: Sequence[Results]) -> Iterator[str]:
+    seeds = {row.seeds for results in scenarios for row in results.rows}
     if seeds:
         many = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else f"{max(seeds)}"
         yield f"{many} seed{'s' * (max(seeds) > 1)}."
