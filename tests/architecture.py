@@ -6,6 +6,7 @@ SRC is a folder that holds the package `fedpca`: this checkout's own, if none is
 from __future__ import annotations
 
 import ast
+import builtins
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ SRC = Path(__file__).parents[1] / "src"
 GENERIC = (  # code that serves every method: it asks parts what they can do, never who they are
     "loop.py",
     "simulate/**/*.py",
-    "flower/clients.py",
+    "flower/**/*.py",
+    "sites/**/*.py",
+    "runs/**/*.py",
     "methods/combine.py",
     "parts/sides.py",
     "results/**/*.py",
@@ -105,7 +108,7 @@ def imports(path: Path) -> list[str]:
 
 def type_checks(package: Path) -> list[str]:
     """Where generic code asks for the class of a part: `isinstance` or `case` of a class that `parts` or `methods`
-    define, and `type(…) is` of anything but a layer of PyTorch's."""
+    define, and `type(…) is` of anything but a built-in type or a layer of PyTorch's."""
     classes = classes_of_parts(package)
     globs = GENERIC if (package / "simulate").is_dir() else (*GENERIC[:1], *GENERIC_BEFORE, GENERIC[-1])
     return [
@@ -123,7 +126,8 @@ def asks_for_class(node: ast.AST, classes: set[str]) -> bool:
         case ast.MatchClass(cls=asked):
             return not classes.isdisjoint(names_in(asked))
         case ast.Compare(left=ast.Call(func=ast.Name(id="type")), comparators=[asked]):
-            return not (isinstance(asked, ast.Attribute) and names_in(asked.value) == {"nn"})
+            layer = isinstance(asked, ast.Attribute) and names_in(asked.value) == {"nn"}
+            return not layer and not hasattr(builtins, getattr(asked, "id", ""))
     return False
 
 
