@@ -7,8 +7,10 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from fedpca.core import Method, Outcome, Params, Recipe, Server, Shard, Site, Stage, Update, Verdict
+    from fedpca.data.corrupt import Corruption, corruption
     from fedpca.data.datasets import load
     from fedpca.data.federation import federate
+    from fedpca.data.noise import NoiseKind
     from fedpca.loop import play
     from fedpca.methods.base import base, one_stage
     from fedpca.methods.combine import plus
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from fedpca.models.flat import params_of
     from fedpca.parts.server.robust import PerCoordinate
     from fedpca.runs.check import method_of, plan_of, read_experiment, read_settings
+    from fedpca.runs.metrics import Metric
     from fedpca.settings.base import Settings
     from fedpca.settings.experiment import Experiment
     from fedpca.simulate.clients import InProcess
@@ -26,8 +29,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "settings.base": ("Settings",),
     "core": ("Method", "Outcome", "Params", "Recipe", "Server", "Shard", "Site", "Stage", "Update", "Verdict"),
+    "data.corrupt": ("Corruption", "corruption"),
     "data.datasets": ("load",),
     "data.federation": ("federate",),
+    "data.noise": ("NoiseKind",),
     "loop": ("play",),
     "methods.base": ("base", "one_stage"),
     "methods.compose": ("compose",),
@@ -37,6 +42,7 @@ _HOMES = {
     "models.build": ("build",),
     "models.flat": ("params_of",),
     "runs.check": ("method_of", "plan_of", "read_experiment", "read_settings"),
+    "runs.metrics": ("Metric",),
     "settings.experiment": ("Experiment",),
     "simulate.clients": ("InProcess",),
     "simulate.workers": ("Workers",),
@@ -44,10 +50,13 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Corruption",
     "Definition",
     "Experiment",
     "InProcess",
     "Method",
+    "Metric",
+    "NoiseKind",
     "Outcome",
     "Params",
     "PerCoordinate",
@@ -65,6 +74,7 @@ __all__ = [
     "base",
     "build",
     "compose",
+    "corruption",
     "federate",
     "load",
     "method",

@@ -35,7 +35,7 @@ def load(
 ) -> Dataset:
     """The dataset that the settings name, as (N, C, H, W) bytes with labels from 0.
 
-    `progress` is told how much of how much is done: bytes of a download, then images decoded.
+    `progress` gets how much of how much is done: bytes of a download, then images decoded.
     """
     if is_embedded(settings.dataset):
         return digits()

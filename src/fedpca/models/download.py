@@ -7,7 +7,7 @@ from urllib.request import Request, urlopen
 
 from fedpca.atomic import to_disk
 
-Progress = Callable[[int, int], None]  # told how much of how much is done
+Progress = Callable[[int, int], None]  # called with how much of how much is done
 TIMEOUT = 30  # seconds without a byte
 
 

@@ -81,8 +81,8 @@ class Four:
 
     @staticmethod
     def spread_input(d: Sequence[Tensor], r: Sequence[Tensor]) -> None:
-        """B' = (1 -1.5 -2 1.5 1 0), (0 -1 .5 2.5 1 0), (0 1 -2.5 .5 1 0), (0 -2 -1 2 1 0), (0 .5 -1 -.5 1 0),
-        (0 1 -1.5 -2 1.5 1); rows share two differences.
+        """B' = (1 -1.5 -2 1.5 1 0), (0 -1 0.5 2.5 1 0), (0 1 -2.5 0.5 1 0), (0 -2 -1 2 1 0),
+        (0 0.5 -1 -0.5 1 0), (0 1 -1.5 -2 1.5 1); rows share two differences.
         """
         a, b = torch.sub(d[3], d[1], out=r[4]), torch.sub(d[2], d[0])
         torch.sub(d[3], d[1], alpha=2, out=r[0]).add_(b, alpha=1.5)
@@ -107,7 +107,7 @@ class Four:
 
     @staticmethod
     def gather_output(p: Sequence[Tensor], y: Sequence[Tensor]) -> None:
-        """A' = (1 1 1 1 1 0), (0 1 -1 .5 -2 0), (0 1 1 .25 4 0), (0 1 -1 .125 -8 1)."""
+        """A' = (1 1 1 1 1 0), (0 1 -1 0.5 -2 0), (0 1 1 0.25 4 0), (0 1 -1 0.125 -8 1)."""
         torch.add(p[1], p[2], out=y[0])
         torch.sub(p[1], p[2], out=y[1])
         torch.add(y[0], p[3], alpha=0.25, out=y[2]).add_(p[4], alpha=4)
@@ -200,8 +200,8 @@ class _Winograd(torch.autograd.Function):
         count, height, width, _ = images.shape
         size = max(1, ROWS // (height * width // scheme.size**2))
         y = x.new_empty(count, height, width, weight.shape[0])
-        for some, out in zip(torch.split(images, size), torch.split(y, size), strict=True):
-            tiles = _spread(scheme.spread_input, scheme.size, some)
+        for part, out in zip(torch.split(images, size), torch.split(y, size), strict=True):
+            tiles = _spread(scheme.spread_input, scheme.size, part)
             _gather(scheme.gather_output, scheme.size, tiles @ filters.transpose(1, 2), out)
         ctx.save_for_backward(images, filters)  # not the tiles: they are made again faster than read from memory
         ctx.scheme, ctx.size = scheme, size
@@ -215,13 +215,13 @@ class _Winograd(torch.autograd.Function):
         of_filters = torch.zeros_like(filters) if ctx.needs_input_grad[1] else None
         of_x = torch.empty_like(images) if ctx.needs_input_grad[0] else None
         for start in range(0, len(images), ctx.size):
-            some = slice(start, start + ctx.size)
-            spread = _spread(scheme.spread_output, scheme.size, slope[some])
+            part = slice(start, start + ctx.size)
+            spread = _spread(scheme.spread_output, scheme.size, slope[part])
             if of_filters is not None:
-                tiles = _spread(scheme.spread_input, scheme.size, images[some])
+                tiles = _spread(scheme.spread_input, scheme.size, images[part])
                 torch.baddbmm(of_filters, spread.transpose(1, 2), tiles, out=of_filters)
             if of_x is not None:
-                _gather(scheme.gather_input, scheme.size, spread @ filters, of_x[some])
+                _gather(scheme.gather_input, scheme.size, spread @ filters, of_x[part])
         return (
             None if of_x is None else of_x.permute(0, 3, 1, 2),
             None if of_filters is None else _of_weight(scheme, of_filters),

@@ -137,8 +137,9 @@ def _draw(listed: Mapping[str, int], count: int, seed: int) -> list[str]:
     no, yes = ([name for name in names if listed[name] == label] for label in (0, 1))
     positive = min(len(yes), max(count // 2, count - len(no)))
     rng = numbers(seed, "rsna-ich")
-    picks = [(some, rng.permutation(len(some))[:wanted]) for some, wanted in ((no, count - positive), (yes, positive))]
-    return sorted(some[row] for some, rows in picks for row in rows)
+    parts = ((no, count - positive), (yes, positive))
+    picks = [(part, rng.permutation(len(part))[:wanted]) for part, wanted in parts]
+    return sorted(part[row] for part, rows in picks for row in rows)
 
 
 ISIC = Format("isic", f"{ISIC_TABLE} and its images, ISIC_2019_Training_Input/*.jpg", _recognise_isic)
