@@ -150,7 +150,7 @@ app.command("list")(list_)
 
 
 def main() -> None:
-    """Runs the command line; a fault that the user can mend ends in one message, not in a trace."""
+    """Runs the command line; an error that the user can fix ends in one message, not in a trace."""
     sys.path.append(os.getcwd())  # so that model.name = "my_model:build" finds my_model.py in the current folder
     try:
         app()

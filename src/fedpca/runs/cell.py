@@ -57,7 +57,7 @@ def cells_of_all(settings: Mapping[str, Experiment], out: Path) -> list[Cell]:
 
 
 def is_done(cell: Cell) -> bool:
-    """Whether the run came to its end."""
+    """Whether the run is finished."""
     return is_finished(cell.folder)
 
 

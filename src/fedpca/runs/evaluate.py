@@ -38,21 +38,22 @@ def probabilities(workers: Workers, params: Params, test: Shard) -> Floats:
 
 
 def identification(diagnosis: Diagnosis, truth: Truth) -> dict[str, float | int] | None:
-    """How well the mislabeled were named; None if the method names no groups.
+    """How well the mislabeled clients are identified; None if the method judges nobody.
 
-    With nobody named precision is 1, with nobody to name recall is 1: then no accusation is wrong, and none is missing.
+    If nobody is judged mislabeled precision is 1, and if nobody is mislabeled recall is 1: no judgement is wrong, and
+    none is missing.
     """
     if all(verdict.group is None for verdict in diagnosis.values()):
         return None
-    accused = {client for client, verdict in diagnosis.items() if verdict.group == "mislabeled"}
-    guilty = set(truth.mislabeled)
-    found, wrongly = len(accused & guilty), accused - guilty
-    precision = found / len(accused) if accused else 1.0
-    recall = found / len(guilty) if guilty else 1.0
+    judged = {client for client, verdict in diagnosis.items() if verdict.group == "mislabeled"}
+    mislabeled = set(truth.mislabeled)
+    found, wrongly = len(judged & mislabeled), judged - mislabeled
+    precision = found / len(judged) if judged else 1.0
+    recall = found / len(mislabeled) if mislabeled else 1.0
     return {
         "precision": precision,
         "recall": recall,
-        "f1": 2 * precision * recall / (precision + recall) if found or not (accused or guilty) else 0.0,
+        "f1": 2 * precision * recall / (precision + recall) if found or not (judged or mislabeled) else 0.0,
         "accused_common": len(wrongly - set(truth.rare)),
         "accused_rare": len(wrongly & set(truth.rare)),
     }

@@ -14,8 +14,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -77,11 +76,9 @@ class About(TypedDict):
 Summary = dict[str, Any]
 
 
-@contextmanager
-def locked_run(folder: Path) -> Iterator[None]:
+def locked_run(folder: Path) -> AbstractContextManager[None]:
     """Keeps a second process from writing the same run folder."""
-    with locked(folder, f"{folder} is being written by another process"):
-        yield
+    return locked(folder, f"{folder} is being written by another process")
 
 
 def is_run(folder: Path) -> bool:
@@ -90,7 +87,7 @@ def is_run(folder: Path) -> bool:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether the folder's run came to its end."""
+    """Whether the folder's run is finished."""
     return (folder / SUMMARY).exists()
 
 

@@ -166,23 +166,19 @@ def _sigint_blocked() -> Iterator[None]:
 
 
 def _play_cells(pipe: Connection, workers: Mapping[str, int], data_dir: Path | None) -> None:
-    """Plays the cells that the parent sends until there are none; what goes wrong is told to it, not printed."""
+    """Plays the cells that the parent sends until there are none; errors are sent to it, not printed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be inherited
     Thread(target=_end_with_parent, daemon=True).start()
     try:
         prepared = Prepared(data_dir)
-        while cell := _next_cell(pipe):
+        pipe.send(None)  # asks for a cell
+        while cell := pipe.recv():
             run_cell(cell, *prepared.of(cell), workers[cell.setting], lambda _, line: pipe.send(line))
+            pipe.send(None)
     except UserError as error:
         _send(pipe, Failed(str(error), is_user_error=True))
     except BaseException:  # SystemExit too: a model's code that ends the process ends the experiment
         _send(pipe, Failed(traceback.format_exc(), is_user_error=False))
-
-
-def _next_cell(pipe: Connection) -> Cell | None:
-    pipe.send(None)
-    cell: Cell | None = pipe.recv()
-    return cell
 
 
 def _send(pipe: Connection, failed: Failed) -> None:

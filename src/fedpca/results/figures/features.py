@@ -20,8 +20,8 @@ from fedpca.results.figures.shared.labels import name_points
 from fedpca.results.figures.shared.registry import FigureKind
 from fedpca.results.read.clients import truth
 from fedpca.results.read.runs import Run
+from fedpca.runs.folder import FEATURES
 
-FILE = "features.safetensors"
 MAX_IMAGES = 2000  # images per panel: the time that t-SNE takes grows faster than their number
 NOT_JUDGED = "other"
 LOOKS = {**style.KINDS, NOT_JUDGED: style.UNKNOWN}
@@ -67,7 +67,7 @@ class FeatureMap:
 @style.for_journals
 def draw_features(runs: Sequence[Run]) -> Figure | None:
     """A panel per method that saved features, of its lowest seed that did."""
-    saved = series.by_method([run for run in runs if (run.folder / FILE).exists()])
+    saved = series.by_method([run for run in runs if (run.folder / FEATURES).exists()])
     maps = [shown for own in saved.values() if (shown := feature_map(own[0])) is not None]
     if not maps:
         return None
@@ -106,9 +106,9 @@ def feature_map(run: Run, most: int = MAX_IMAGES) -> FeatureMap | None:
 def read_features(folder: Path) -> SavedFeatures:
     """What a run saved."""
     try:
-        return SavedFeatures(**load_file(folder / FILE))
+        return SavedFeatures(**load_file(folder / FEATURES))
     except (SafetensorError, OSError, TypeError) as error:
-        raise RunError(f"{folder / FILE} cannot be read: {error}") from None
+        raise RunError(f"{folder / FEATURES} cannot be read: {error}") from None
 
 
 def embed(features: Floats) -> Floats:
