@@ -81,18 +81,20 @@ def main(grid: Grid, context: Context) -> None:
     from fedpca.flower.engine import FlowerEngine
     from fedpca.models.build import build
     from fedpca.models.flat import layout_of, params_of
+    from fedpca.sites.clients import SiteClients
     from fedpca.sites.deployment import task_of
-    from fedpca.sites.run import RunStart, clients_of, meet
+    from fedpca.sites.roster import Roster
+    from fedpca.sites.run import meet
+    from fedpca.sites.session import Session
 
     config = dict(context.run_config)
     turns, out = int(config.pop("turns")), Path(str(config.pop("figures")))
     experiment, deployment = read_run_config(config)
-    start = RunStart("0" * 32)
-    task = task_of(experiment)
-    roster = meet(FlowerEngine(grid), task, deployment, start, print)
+    roster = Roster(FlowerEngine(grid), Session("0" * 32, task_of(experiment), deployment), print)
+    agreement = meet(roster)
     net = build("cnn-small", (1, 8, 8), 10, 0)
     layout, params = layout_of(net.module), params_of(net)
-    clients = clients_of(task, deployment, roster, layout, start.run, lambda round: round > 0)
+    clients = SiteClients(roster, agreement, layout, lambda round: round > 0)
     sites = deployment.sites
     fedavg = FedAvg(fraction_evaluate=0.0, min_train_nodes=sites, min_available_nodes=sites)
     arrays = ArrayRecord(layout.named(params))

@@ -18,9 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedpca.errors import UserError
 from fedpca.operate.check_keys import check_keys
-from fedpca.operate.check_machine import Expected, check_data
 from fedpca.operate.check_server import check_clock, check_server
-from fedpca.operate.doctor import Machine, examine
+from fedpca.operate.doctor import Expected, Machine, check_data, examine
 from fedpca.operate.findings import Finding
 from fedpca.operate.keys import make_keys, read_certificate, read_tls_key
 

@@ -33,7 +33,6 @@ class FlowerEngine:
     grid: Grid
 
     def versions(self) -> Mapping[str, str]:
-        """Flower's."""
         return {"flwr": version("flwr")}
 
     def nodes(self) -> Mapping[NodeId, str]:
@@ -53,7 +52,6 @@ class FlowerEngine:
         return {number: node for number, node in numbers if number}
 
     def receive(self, messages: Collection[str]) -> Iterator[tuple[str, Content | Failure]]:
-        """Pulls the answers that there are."""
         for reply in self.grid.pull_messages(list(messages)):
             if (number := reply.metadata.reply_to_message_id) in messages:
                 yield number, _content(reply)

@@ -21,8 +21,10 @@ from fedpca.models.flat import Layout, Slot
 from fedpca.runs.check import check_method, complete_tables
 from fedpca.settings.experiment import EvaluationSettings, TrainingSettings
 from fedpca.settings.toml import validate
-from fedpca.sites.roster import Log
-from fedpca.sites.run import RunStart, clients_of, meet, play_with_quorum
+from fedpca.sites.clients import SiteClients
+from fedpca.sites.roster import Log, Roster
+from fedpca.sites.run import meet, play_with_quorum
+from fedpca.sites.session import Session
 from fedpca.sites.settings import Deployment
 from fedpca.sites.task import Task
 
@@ -75,12 +77,12 @@ class FedPCA:
         deployment = self.deployment.model_copy(update={"deadline": timeout})
         layout = layout_from(initial_arrays)
         tensors = {name: torch.from_numpy(array.numpy()) for name, array in initial_arrays.items()}
-        start, run = Server(layout.params(tensors)), RunStart(uuid4().hex)
-        roster = meet(FlowerEngine(grid), task, deployment, run, self.log)
-        clients = clients_of(task, deployment, roster, layout, run.run, lambda round: round > 0)
-        server, result = start, Result(arrays=initial_arrays)
+        roster = Roster(FlowerEngine(grid), Session(uuid4().hex, task, deployment), self.log)
+        clients = SiteClients(roster, meet(roster), layout, lambda round: round > 0)
+        start = server = Server(layout.params(tensors))
+        result = Result(arrays=initial_arrays)
         _test(result, evaluate_fn, 0)
-        for server in play_with_quorum(clients, start, num_rounds, deployment.min_answers):
+        for server in play_with_quorum(clients, start):
             result.arrays = ArrayRecord(layout.named(server.params))
             result.train_metrics_clientapp[server.round] = metrics_of(server)
             _note(result, server.round - 1, clients.evaluations)

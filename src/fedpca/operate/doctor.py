@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from fedpca.errors import UserError
-from fedpca.operate.check_machine import check_data, check_disk, check_model, check_versions, read_expected
+from fedpca import __version__
+from fedpca.errors import UserError, nearest
 from fedpca.operate.check_server import check_server
 from fedpca.operate.findings import Finding
+from fedpca.settings.base import Settings
+from fedpca.settings.toml import read_table, validate
+
+ENOUGH, LITTLE = 5 << 30, 1 << 30  # bytes of disk that are plenty, and that are too few
+
+
+class Expected(Settings):
+    """What the server's operator hands out as federation.toml: what every site must agree on."""
+
+    classes: tuple[str, ...]
+    shape: tuple[int, int, int]  # channels, height, width of an image
+    model: str = "cnn-small"
+    image_size: int | None = None  # side of the square that images are resized to
+    image_column: str = "image"
+    label_column: str = "label"
+    fedpca: str | None = None
+    flwr: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,3 +73,93 @@ def _guarded(check: Iterator[Finding]) -> Iterator[Finding]:
         yield from check
     except UserError as error:
         yield Finding("error", str(error))
+
+
+def read_expected(path: Path) -> Expected:
+    """The operator's federation.toml."""
+    return validate(Expected, read_table(path), str(path))
+
+
+def check_versions(expected: Expected | None) -> Iterator[Finding]:
+    """Python, PyTorch, Flower and fedpca, as installed."""
+    yield Finding("ok", f"Python {sys.version.split()[0]}")
+    yield _installed("torch", None, "pip install -c constraints.txt fedpca")
+    wanted = (expected and expected.flwr) or _pinned("flwr")
+    yield _installed("flwr", wanted, f"pip install 'flwr=={wanted}'" if wanted else "pip install 'fedpca[flower]'")
+    own = expected.fedpca if expected else None
+    if own in (None, __version__):
+        yield Finding("ok", f"fedpca {__version__}")
+    else:
+        yield Finding("error", f"fedpca {__version__}, but the federation has {own}", f"pip install 'fedpca=={own}'")
+
+
+def _installed(package: str, wanted: str | None, remedy: str) -> Finding:
+    try:
+        found = version(package)
+    except PackageNotFoundError:
+        return Finding("error", f"{package} is not installed", remedy)
+    if wanted not in (None, found):
+        return Finding("error", f"{package} {found}, but the federation needs {wanted}", remedy)
+    return Finding("ok", f"{package} {found}")
+
+
+def _pinned(package: str) -> str | None:
+    """The one version that fedpca was made for."""
+    lines = [line.partition(";")[0].strip() for line in requires("fedpca") or ()]
+    return next((line.partition("==")[2] for line in lines if line.startswith(f"{package}==")), None)
+
+
+def check_disk(state: Path) -> Finding:
+    """Room where the site keeps its things."""
+    place = next(folder for folder in (state.resolve(), *state.resolve().parents) if folder.exists())
+    free = shutil.disk_usage(place).free
+    what = f"{free / (1 << 30):.1f} GiB free at {place}"
+    if free < LITTLE:
+        return Finding("error", what, "decoded images and the site's memory need room: free some")
+    return Finding("ok" if free >= ENOUGH else "warning", what, "" if free >= ENOUGH else "large images may need more")
+
+
+def check_model(expected: Expected) -> Iterator[Finding]:
+    """Whether the model can be built here."""
+    from fedpca.models.build import build
+
+    net = build(expected.model, expected.shape, len(expected.classes), seed=0)
+    count = sum(part.numel() for part in net.module.parameters())
+    yield Finding("ok", f"model {expected.model} of {count} weights can be built")
+
+
+def check_data(data: Path, expected: Expected | None) -> Iterator[Finding]:
+    """Images and labels as the run will read them; decodes them into the cache, as the first round would."""
+    from fedpca.data.datasets import load
+    from fedpca.settings.experiment import DataSettings
+
+    how = expected.model_dump(include={"image_size", "image_column", "label_column"}) if expected else {}
+    dataset = load(DataSettings(dataset=str(data.resolve()), clients=1, **how))
+    shape = dataset.train.images.shape[1:]
+    counts = f"{len(dataset.train.labels)} images to train on, {len(dataset.test.labels)} to test on"
+    yield Finding("ok", f"{data}: {counts}, {_times(shape)}, {len(dataset.classes)} classes")
+    if dataset.skipped:
+        what = f"{len(dataset.skipped)} images cannot be read, the first is {dataset.skipped[0]}"
+        yield Finding("warning", what, "they are left out: mend or remove them")
+    if expected is None:
+        return
+    if tuple(shape) != expected.shape:
+        remedy = "convert them, or ask for image_size in federation.toml"
+        yield Finding("error", f"images are {_times(shape)}, but the federation's {_times(expected.shape)}", remedy)
+    else:
+        yield Finding("ok", f"images are {_times(shape)}, as the federation's")
+    yield from _check_classes(dataset.classes, expected.classes)
+
+
+def _check_classes(own: Sequence[str], expected: Sequence[str]) -> Iterator[Finding]:
+    if unknown := [name for name in own if name not in expected]:
+        what = f"the federation has no class {unknown[0]!r}{nearest(unknown[0], expected)}"
+        yield Finding("error", what, "rename the class, or leave its images out")
+    elif lacking := [name for name in expected if name not in own]:
+        yield Finding("warning", f"no images of {', '.join(lacking)}", "right, if the site has none")
+    else:
+        yield Finding("ok", f"classes are the federation's: {', '.join(own)}")
+
+
+def _times(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape))

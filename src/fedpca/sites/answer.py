@@ -11,22 +11,10 @@ from fedpca.errors import SettingsError, WireError
 from fedpca.models.flat import layout_of
 from fedpca.simulate.answer import answer_report, answer_train, site_for
 from fedpca.simulate.workers import Workers
+from fedpca.sites import messages
 from fedpca.sites.data import ReadData, SiteData
 from fedpca.sites.memory import identity, recall, remember
-from fedpca.sites.messages import (
-    EVALUATE,
-    HELLO,
-    REPORT,
-    Content,
-    RunHead,
-    SiteHead,
-    read_order,
-    read_run,
-    write_evaluation,
-    write_report,
-    write_site,
-    write_update,
-)
+from fedpca.sites.messages import EVALUATE, HELLO, REPORT, Content, RunHead, SiteHead
 from fedpca.sites.privacy import privatize
 from fedpca.sites.settings import SiteSettings
 
@@ -43,16 +31,16 @@ class Visit:
 def answer(kind: str, content: Content, settings: SiteSettings, read_data: ReadData, context: object) -> Content:
     """What a site says to one message; `context` is the engine's own, for a user's `load_data`."""
     torch.set_num_threads(settings.threads)
-    run = read_run(content)
+    run = messages.read_run(content)
     visit = Visit(settings, run, read_data(context, settings, run))
     if kind == HELLO:
-        return write_site(introduce(visit))
+        return messages.write_site(introduce(visit))
     net = visit.data.build()
-    params, order = read_order(content, layout_of(net.module))
+    params, order = messages.read_order(content, layout_of(net.module))
     if kind == EVALUATE:
-        return write_evaluation(evaluate(visit, net, params))
+        return messages.write_evaluation(evaluate(visit, net, params))
     evaluation = evaluate(visit, net, params) if run.evaluate else None
-    return work(visit, kind, net, params, order) | write_evaluation(evaluation)
+    return work(visit, kind, net, params, order) | messages.write_evaluation(evaluation)
 
 
 def explain(error: Exception) -> str:
@@ -83,11 +71,11 @@ def work(visit: Visit, kind: str, net: Net, params: Params, order: Order) -> Con
     recipe = run.task.build(run.exchange).recipe(order.round)
     privacy = settings.privacy or run.privacy
     if kind == REPORT:
-        content = write_report(privatize(answer_report(recipe, site), privacy))
+        content = messages.write_report(privatize(answer_report(recipe, site), privacy))
     else:
         update = answer_train(recipe, site)
         update = replace(update, report=privatize(update.report, privacy))
-        content = write_update(update, layout_of(net.module))
+        content = messages.write_update(update, layout_of(net.module))
     remember(settings.folder, run.id, order.round, kind, memory)
     return content
 

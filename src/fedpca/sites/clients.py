@@ -7,21 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
-from fedpca.core import NOBODY, ClientId, Failure, Method, Order, Params, Report, Update
+from fedpca.core import NOBODY, ClientId, Failure, Order, Params, Report, Update
 from fedpca.errors import WireError
 from fedpca.models.flat import Layout
 from fedpca.parts.abilities import ability
+from fedpca.runs.metrics import recorded_metrics
+from fedpca.sites import messages
+from fedpca.sites.agreement import Agreement
 from fedpca.sites.engine import NodeId
-from fedpca.sites.messages import (
-    EVALUATE,
-    REPORT,
-    TRAIN,
-    Content,
-    read_evaluation,
-    read_report,
-    read_update,
-    write_orders,
-)
+from fedpca.sites.messages import EVALUATE, REPORT, TRAIN, Content
 from fedpca.sites.roster import POLL, Roster
 
 Answer = TypeVar("Answer")
@@ -44,10 +38,8 @@ class SiteClients:
     """The sites of a roster as clients of the round loop."""
 
     roster: Roster
-    method: Method
+    agreement: Agreement
     layout: Layout
-    run: Callable[[bool], Content]  # what messages say about the run; whether to evaluate
-    metrics: Sequence[str]  # that an evaluation has
     due: Callable[[int], bool]  # whether the model after a round is to be tested
     names: list[ClientId] = field(default_factory=list)  # of this round
     cohort: tuple[ClientId, ...] = ()  # asked in the first exchange of the last round
@@ -55,6 +47,10 @@ class SiteClients:
     exchanges: list[Exchange] = field(default_factory=list)  # of it
 
     def __post_init__(self) -> None:
+        session = self.roster.session
+        self.method = session.task.build(session.deployment.exchange)
+        self.metrics = recorded_metrics(session.task.accuracy)
+        self.deadline = session.deployment.deadline
         self.renew()
 
     @property
@@ -70,7 +66,7 @@ class SiteClients:
 
     def report(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Report | Failure]]:
         """Each ordered site's report."""
-        return self._exchange(REPORT, params, orders, read_report, first=True)
+        return self._exchange(REPORT, params, orders, messages.read_report, first=True)
 
     def train(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Update | Failure]]:
         """Each ordered site's update; those that are dropped are not asked, since they would send nothing."""
@@ -80,7 +76,7 @@ class SiteClients:
         asked = {site: order for site, order in orders.items() if not (idle and idle(order))}
 
         def read(content: Content) -> Update:
-            return read_update(content, self.layout)
+            return messages.read_update(content, self.layout)
 
         answers = self._exchange(TRAIN, params, asked, read, first)
         for site in orders:
@@ -107,7 +103,7 @@ class SiteClients:
         if first:
             self.evaluations, self.cohort = {}, tuple(orders)
         replies: dict[ClientId, Content | Failure] = {}
-        end = time.monotonic() + self.roster.deadline
+        end = time.monotonic() + self.deadline
         self._receive(waiting, replies)
         for site in orders:
             while site in waiting.values() and time.monotonic() < end and self._stays(site, nodes):
@@ -126,12 +122,13 @@ class SiteClients:
             return {}
         round = next(iter(there.values())).round
         evaluate = first and self.due(round if kind == EVALUATE else round - 1)
-        run, written = self.run(evaluate), write_orders(params, there, self.layout)
+        run = self.roster.session.content(self.agreement.classes, evaluate)
+        written = messages.write_orders(params, there, self.layout)
         sites = {self.roster.nodes[site]: site for site in there}
         contents = {node: written[site] | run for node, site in sites.items()}
         stats.sent += sum(content.size for content in contents.values())
-        messages = self.roster.engine.send(kind, contents, self.roster.deadline, round)
-        return {message: sites[node] for message, node in messages.items()}
+        sent = self.roster.engine.send(kind, contents, self.deadline, round)
+        return {message: sites[node] for message, node in sent.items()}
 
     def _receive(self, waiting: dict[str, ClientId], replies: dict[ClientId, Content | Failure]) -> None:
         """Takes what has arrived; if nothing has, waits a little."""
@@ -154,7 +151,7 @@ class SiteClients:
             return Failure("it is not there")
         if not self._stays(site, nodes):
             return Failure("it restarted" if site in self.roster.nodes else "it went offline")
-        return Failure(f"it did not answer within {self.roster.deadline:g} s")
+        return Failure(f"it did not answer within {self.deadline:g} s")
 
     def _read(
         self, site: ClientId, reply: Content | Failure, read: Callable[[Content], Answer], stats: Exchange
@@ -165,7 +162,7 @@ class SiteClients:
         try:
             stats.received += reply.size
             stats.answers += 1
-            if (evaluation := read_evaluation(reply, self.metrics)) is not None:
+            if (evaluation := messages.read_evaluation(reply, self.metrics)) is not None:
                 self.evaluations[site] = evaluation
             return read(reply)
         except WireError as error:

@@ -169,7 +169,7 @@ def read_update(content: Content, layout: Layout) -> Update:
 
 
 def write_run(
-    run: str, task: Task, classes: Sequence[str], *, evaluate: bool, exchange: str, privacy: ReportPrivacy
+    run: str, task: Task, classes: Sequence[str], evaluate: bool, exchange: str, privacy: ReportPrivacy
 ) -> Content:
     """What every message to a site says about its run."""
     texts = {"id": run, "task": task.model_dump_json(), "privacy": privacy.model_dump_json()}

@@ -10,7 +10,8 @@ from fedpca.core import ClientId, Failure
 from fedpca.errors import RunError, WireError
 from fedpca.sites.agreement import Agreement, assign, by_value
 from fedpca.sites.engine import Engine, NodeId
-from fedpca.sites.messages import HELLO, Content, SiteHead, read_site
+from fedpca.sites.messages import HELLO, SiteHead, read_site
+from fedpca.sites.session import Session
 
 POLL = 0.5  # seconds between two looks for answers
 REFRESH = 3.0  # seconds between two looks for nodes
@@ -23,8 +24,7 @@ class Roster:
     """The sites of a run: asks every new node who it is, without waiting for the answer."""
 
     engine: Engine
-    question: Content  # about the run
-    deadline: float
+    session: Session
     log: Log
     agreement: Agreement | None = None  # from the first round on
     names: list[ClientId] = field(default_factory=list)  # all that ever took part, in the order of summation
@@ -52,8 +52,10 @@ class Roster:
         """What the sites that are there said about themselves, in their order."""
         return [self.known[self.nodes[name]] for name in self.names if name in self.nodes]
 
-    def gather(self, count: int, quorum: int, wait: float) -> None:
-        """Waits for so many sites; after `wait` seconds the quorum will do, and less than that is an error."""
+    def gather(self) -> None:
+        """Waits for as many sites as are to come; after that time the quorum will do, and less is an error."""
+        deployment = self.session.deployment
+        count, quorum, wait = deployment.sites, deployment.min_answers, deployment.wait
         end = time.monotonic() + wait
         while len(self.nodes) < count and time.monotonic() < end:
             self.refresh(at_once=True)
@@ -66,18 +68,19 @@ class Roster:
         if len(self.nodes) < count:
             self.log(f"{len(self.nodes)} of {count} sites joined within {wait:g} s; beginning without the others")
 
-    def require(self, agreement: Agreement, quorum: int) -> None:
+    def require(self, agreement: Agreement) -> None:
         """Turns away who does not fit what was agreed on; too few that fit are an error."""
         self.agreement, self.names = agreement, []
         self.refresh(at_once=True)
-        if len(self.nodes) < quorum:
+        if len(self.nodes) < (quorum := self.session.deployment.min_answers):
             reasons = "; ".join(f"{name}: {why}" for name, why in self.refusals.items())
             raise RunError(f"{len(self.nodes)} sites fit together, the quorum is {quorum} ({reasons})")
 
     def _ask(self, online: Mapping[NodeId, str]) -> None:
         new = sorted(online.keys() - self.known.keys() - set(self.questions.values()))
         if new:
-            self.questions |= self.engine.send(HELLO, dict.fromkeys(new, self.question), self.deadline)
+            question = self.session.content(())  # no classes yet: who has others is turned away by name
+            self.questions |= self.engine.send(HELLO, dict.fromkeys(new, question), self.session.deployment.deadline)
 
     def _listen(self) -> None:
         for message, answer in self.engine.receive(list(self.questions)) if self.questions else ():

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -20,17 +19,15 @@ from fedpca.models.pretrained import weights_of
 from fedpca.runs.cell import Cell, cells, check_folder, is_done, is_tested
 from fedpca.runs.check import facts_of
 from fedpca.runs.folder import ABOUT, CHECKPOINT, About, RoundLine, locked_run, read_about
-from fedpca.runs.metrics import recorded_metrics
 from fedpca.runs.writer import RunWriter, client_columns, versions
 from fedpca.settings.experiment import Experiment
 from fedpca.sites.agreement import Agreement, agree
 from fedpca.sites.clients import SiteClients, costs
 from fedpca.sites.deployment import task_of
 from fedpca.sites.engine import Engine
-from fedpca.sites.messages import Content, write_run
 from fedpca.sites.roster import Log, Roster
+from fedpca.sites.session import Session
 from fedpca.sites.settings import Deployment
-from fedpca.sites.task import Task
 
 
 def serve(engine: Engine, experiment: Experiment, deployment: Deployment, log: Log = print) -> Path:
@@ -42,65 +39,32 @@ def serve(engine: Engine, experiment: Experiment, deployment: Deployment, log: L
         if is_done(cell):
             log(f"{cell.folder} holds this run, finished")
             return cell.folder
-        start = _start(cell)
-        task = task_of(cell.settings)
-        roster = meet(engine, task, deployment, start, log)
-        params, layout = _model(experiment, roster)
+        run, agreement = _identity(cell)
+        session = Session(run, task_of(cell.settings), deployment)
+        roster = Roster(engine, session, log, agreement)
+        agreement = meet(roster)
+        params, layout = _model(experiment, agreement)
         writer = RunWriter(cell)
-        server = _first_server(writer, deployment, roster, start, Server(params))
-        clients = clients_of(task, deployment, roster, layout, start.run, partial(is_tested, cell.settings))
-        server = _play(writer, deployment, clients, server, log)
+        server = _first_server(writer, roster, agreement, Server(params))
+        clients = SiteClients(roster, agreement, layout, partial(is_tested, cell.settings))
+        server = _play(writer, clients, server, log)
         _finish(writer, clients, server, log)
     return cell.folder
 
 
-@dataclass(frozen=True)
-class RunStart:
-    """What a run starts with: its id, by which sites find their memory again, and what was agreed on earlier."""
-
-    run: str
-    agreement: Agreement | None = None
-
-
-def meet(engine: Engine, task: Task, deployment: Deployment, start: RunStart, log: Log) -> Roster:
-    """The sites that joined, agreed on classes and shape."""
-    question = run_content(task, deployment, start.run, start.agreement, evaluate=False)
-    roster = Roster(engine, question, deployment.deadline, log, start.agreement)
-    roster.gather(deployment.sites, deployment.min_answers, deployment.wait)
-    roster.require(start.agreement or agree(roster.heads(), deployment.classes), deployment.min_answers)
-    return roster
+def meet(roster: Roster) -> Agreement:
+    """Waits for the sites and agrees with them on classes and shape, unless that was done before."""
+    roster.gather()
+    agreement = roster.agreement or agree(roster.heads(), roster.session.deployment.classes)
+    roster.require(agreement)
+    return agreement
 
 
-def run_content(task: Task, deployment: Deployment, run: str, agreement: Agreement | None, evaluate: bool) -> Content:
-    """What messages say about the run."""
-    classes, privacy = agreement.classes if agreement else (), deployment.privacy
-    return write_run(run, task, classes, evaluate=evaluate, exchange=deployment.exchange, privacy=privacy)
-
-
-def clients_of(
-    task: Task,
-    deployment: Deployment,
-    roster: Roster,
-    layout: Layout,
-    run: str,
-    due: Callable[[int], bool],
-) -> SiteClients:
-    """The roster's sites as clients of the round loop; `due` says whether the model after a round is to be tested."""
-    agreement = roster.agreement
-    return SiteClients(
-        roster,
-        task.build(deployment.exchange),
-        layout,
-        lambda evaluate: run_content(task, deployment, run, agreement, evaluate),
-        list(recorded_metrics(task.accuracy)),
-        due,
-    )
-
-
-def play_with_quorum(clients: SiteClients, start: Server, rounds: int, quorum: int) -> Iterator[Server]:
+def play_with_quorum(clients: SiteClients, start: Server) -> Iterator[Server]:
     """The server after each round; a round with too few usable answers is an error, and the run stands before it."""
-    for server in play(clients.method, clients, start, rounds):
-        _require_quorum(server, clients.cohort, quorum)
+    session = clients.roster.session
+    for server in play(clients.method, clients, start, session.task.plan.rounds):
+        _require_quorum(server, clients.cohort, session.deployment.min_answers)
         yield server
         clients.renew()
 
@@ -114,10 +78,10 @@ def _require_quorum(server: Server, asked: Sequence[ClientId], quorum: int) -> N
         )
 
 
-def _play(writer: RunWriter, deployment: Deployment, clients: SiteClients, start: Server, log: Log) -> Server:
+def _play(writer: RunWriter, clients: SiteClients, start: Server, log: Log) -> Server:
     """Plays and records the rounds that are left; each round also tells how the model before it did."""
     server, before, rounds = start, time.perf_counter(), writer.cell.settings.rounds
-    for server in play_with_quorum(clients, start, rounds, deployment.min_answers):
+    for server in play_with_quorum(clients, start):
         writer.add_test(clients.evaluations)
         line = _line(server, clients)
         line["seconds"] = round(time.perf_counter() - before, 4)
@@ -139,31 +103,30 @@ def _finish(writer: RunWriter, clients: SiteClients, server: Server, log: Log) -
 # The run folder
 
 
-def _start(cell: Cell) -> RunStart:
-    """What the folder says of an earlier start, else a new id."""
+def _identity(cell: Cell) -> tuple[str, Agreement | None]:
+    """The run's id and what was agreed on, as the folder of a run that was begun says; else a new id."""
     if not (cell.folder / CHECKPOINT).exists() or not (cell.folder / ABOUT).exists():
-        return RunStart(uuid4().hex)
+        return uuid4().hex, None
     known = read_about(cell.folder)
-    return RunStart(known["run"], Agreement(tuple(known["classes"]), tuple(known["shape"])))
+    return known["run"], Agreement(tuple(known["classes"]), tuple(known["shape"]))
 
 
-def _first_server(writer: RunWriter, deployment: Deployment, roster: Roster, start: RunStart, fresh: Server) -> Server:
+def _first_server(writer: RunWriter, roster: Roster, agreement: Agreement, fresh: Server) -> Server:
     """The server to go on from: that of the checkpoint, else a fresh one with the folder's first files written."""
     if checkpoint := writer.resume():
         server = checkpoint.server
         roster.names = [*server.diagnosis]
         roster.log(f"going on after round {server.round}")
         return server
-    writer.begin(about(writer.cell, deployment, start.run, roster))
+    writer.begin(about(writer.cell, roster, agreement))
     return fresh
 
 
-def about(cell: Cell, deployment: Deployment, run: str, roster: Roster) -> About:
+def about(cell: Cell, roster: Roster, agreement: Agreement) -> About:
     """What the run works on and with; the truth about sites is not known to anybody."""
-    agreement, sites = roster.agreement, roster.heads()
-    assert agreement, "see `meet`"
+    sites = roster.heads()
     return {
-        "run": run,
+        "run": roster.session.run,
         "method": facts_of(cell.settings),
         "dataset": cell.settings.data.dataset,
         "classes": list(agreement.classes),
@@ -171,7 +134,7 @@ def about(cell: Cell, deployment: Deployment, run: str, roster: Roster) -> About
         "clients": {"id": [site.name for site in sites], "size": [site.train for site in sites]},
         "test_images": {site.name: site.test for site in sites},
         "skipped_images": [],
-        "deployment": deployment.model_dump(mode="json"),
+        "deployment": roster.session.deployment.model_dump(mode="json"),
         "versions": {**versions(), **roster.engine.versions()},
     }
 
@@ -189,10 +152,8 @@ def _line(server: Server, clients: SiteClients) -> RoundLine:
     }
 
 
-def _model(experiment: Experiment, roster: Roster) -> tuple[Params, Layout]:
+def _model(experiment: Experiment, agreement: Agreement) -> tuple[Params, Layout]:
     """The state that a fresh run begins with, and its names."""
-    agreement = roster.agreement
-    assert agreement, "see `meet`"
     if not agreement.classes:
         raise RunError("the sites name no classes: set deploy.classes, or start the run from FedPCA(...).start")
     channels, height, width = agreement.shape
