@@ -46,8 +46,8 @@ class Params:
         return max(1, AT_ONCE // max(1, len(self.weights) + len(self.buffers)))
 
 
-def as_they_are(images: Tensor) -> Tensor:
-    """The images."""
+def identity(images: Tensor) -> Tensor:
+    """The very images: what a model without a scale of its own takes in."""
     return images
 
 
@@ -65,11 +65,11 @@ class Net:
     counters: Tensor  # (I,)
     draws: bool = False  # whether training passes draw from PyTorch's global generator (dropout)
     lengths: tuple[int, ...] = ()  # see `Params`
-    scale: Callable[[Tensor], Tensor] = as_they_are  # images to what goes into the module, on its device
+    scale: Callable[[Tensor], Tensor] = identity  # images to what goes into the module, on its device
 
     @property
     def device(self) -> Device:
-        """Where the model is."""
+        """The device that the weights are on."""
         return self.weights.device
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -143,14 +143,14 @@ class Site:
     given: Tensor  # (N,) the labels that the owner gave
     memory: MutableMapping[str, Tensor]  # the client's own, kept between rounds, never sent
     order: Order
-    chance: Generator | Callable[[], Generator]  # the client's random numbers, or where to get them when needed
+    rng_source: Generator | Callable[[], Generator]  # the client's random numbers, or what makes them when needed
 
     @property
     def rng(self) -> Generator:
         """The client's random numbers, where it left off."""
-        if callable(self.chance):
-            self.chance = self.chance()
-        return self.chance
+        if callable(self.rng_source):
+            self.rng_source = self.rng_source()
+        return self.rng_source
 
     @property
     def y(self) -> Tensor:
@@ -203,7 +203,7 @@ class Fold(Protocol):
         """Takes one update in."""
 
     def finish(self) -> Outcome:
-        """What came of them."""
+        """The new state, once every update is in."""
 
 
 class When(NamedTuple):

@@ -17,7 +17,7 @@ from fedpca.methods.base import base, one_stage
 from fedpca.methods.combine import plus
 from fedpca.methods.registry import METHODS
 from fedpca.models.build import build
-from fedpca.parts.client.loss import Distilled
+from fedpca.parts.client.loss import Distillation
 from fedpca.parts.client.step import GSAM
 from fedpca.parts.client.train import LocalTraining
 from fedpca.parts.server.aggregate import WeightedMean
@@ -25,11 +25,11 @@ from fedpca.parts.server.diagnose import remember
 from fedpca.parts.server.robust import coordinate_median
 from fedpca.parts.server.weigh import by_size
 from fedpca.parts.sides import (
-    Mixed,
+    MixRules,
     OwnMemory,
-    Sided,
     SidedDiagnose,
     SidedEnter,
+    SidedPart,
     SidedReports,
     of_side,
     own_site,
@@ -102,8 +102,8 @@ def test_a_sided_part_works_on_its_side():
         return site.order.verdict.weight, other
 
     site = site_with(Verdict(weight=0.1, sides={"one": Verdict(weight=0.7)}))
-    assert Sided("one", weight_and)(site, 4.0) == (0.7, 4.0)
-    assert Sided("two", weight_and)(site, other=4.0) == (None, 4.0)
+    assert SidedPart("one", weight_and)(site, 4.0) == (0.7, 4.0)
+    assert SidedPart("two", weight_and)(site, other=4.0) == (None, 4.0)
 
 
 def test_reports_of_both_sides_come_under_their_names_and_reach_them_again():
@@ -167,7 +167,7 @@ def fixed(*shares: float) -> WeightedMean:
 
 
 def mixed(first, second, share: float = 0.5, values=(1.0, 10.0, 100.0)) -> Outcome:
-    fold = Mixed(("one", first), ("two", second), share)(Server(state(0)))
+    fold = MixRules(("one", first), ("two", second), share)(Server(state(0)))
     for i, value in enumerate(values):
         fold.add(str(i), Update(state(value, counter=i), 1))
     return fold.finish()
@@ -226,7 +226,7 @@ def test_in_every_round_each_side_is_in_its_own_stage(ones: list[int], twos: lis
     both = plus(a, b, plain, 0.5)
     for round in range(1, 15):
         stage, begins = both.at(round)
-        assert stage.recipe.aggregate == Mixed(
+        assert stage.recipe.aggregate == MixRules(
             ("a", a.recipe(round).aggregate), ("b", b.recipe(round).aggregate), share=0.5
         ), f"round {round}"
         entering = [side for side, method in (("a", a), ("b", b)) if method.at(round)[1]]
@@ -239,7 +239,7 @@ def test_training_takes_what_either_changes():
     recipe = method_of(experiment, "fedism+fednoro").stages[-1].recipe
     assert isinstance(recipe.train, LocalTraining)
     assert isinstance(recipe.train.step.part, GSAM)
-    assert isinstance(recipe.train.loss.part, Distilled)
+    assert isinstance(recipe.train.loss.part, Distillation)
     assert (recipe.train.step.side, recipe.train.loss.side) == ("fedism", "fednoro")
     assert method_of(experiment, "qfedavg+median").stages[-1].recipe.train == base(plan_of(experiment)).train
 
@@ -257,7 +257,7 @@ def test_two_methods_that_replace_training_as_a_whole_are_refused():
     )
     with pytest.raises(UserError, match="one and two both replace local training"):
         plus(one, two, plain, 0.5)
-    assert plus(one, one_stage(plain), plain, 0.5).recipe(1).train == Sided("one", own)
+    assert plus(one, one_stage(plain), plain, 0.5).recipe(1).train == SidedPart("one", own)
 
 
 @pytest.mark.parametrize("name", WEIGHTED)

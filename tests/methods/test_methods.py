@@ -304,7 +304,7 @@ def test_settings_reach_the_parts():
         "covariance='tied'",
         "starts=3",
         "radius=0.1",
-        "LogitAdjusted",
+        "LogitAdjustment",
     ):
         assert word in text
     assert method.stages[0].rounds == 7

@@ -14,7 +14,7 @@ from fedpca.models.build import build
 from fedpca.models.device import require_device, to_device
 from fedpca.models.flat import load, params_of
 from fedpca.parts.client.augment import CropFlip, Mixup
-from fedpca.parts.client.loss import Distilled, LogitAdjusted, cross_entropy
+from fedpca.parts.client.loss import Distillation, LogitAdjustment, cross_entropy
 from fedpca.parts.client.report import whole
 from fedpca.runs.check import check_experiment
 from fedpca.simulate.batched import ModelBatch, Step
@@ -31,7 +31,11 @@ def site_on(device: str, model: str = "cnn-small") -> Site:
 
 @pytest.mark.parametrize(
     "loss",
-    [cross_entropy, LogitAdjusted(tau=1.0), Distilled(begin=0, end=1, max_share=0.8, temperature=0.8, adjusted=True)],
+    [
+        cross_entropy,
+        LogitAdjustment(tau=1.0),
+        Distillation(begin=0, end=1, max_share=0.8, temperature=0.8, adjusted=True),
+    ],
 )
 @pytest.mark.parametrize(("augment", "blend"), [(None, None), (CropFlip(1), Mixup(alpha=1.0))])
 def test_a_batch_meets_the_model_on_its_device(loss, augment, blend):

@@ -8,11 +8,11 @@ import torch
 from fedpca.core import Order, Verdict, When
 from fedpca.parts.abilities import ability
 from fedpca.parts.client.augment import CropFlip
-from fedpca.parts.client.loss import LogitAdjusted, cross_entropy
+from fedpca.parts.client.loss import LogitAdjustment, cross_entropy
 from fedpca.parts.client.report import PerformanceAndCapacity, mean_loss
 from fedpca.parts.client.select import ConfidentOfTheMislabeled, NothingOfTheMislabeled, everything
 from fedpca.parts.client.step import GSAM, descend
-from fedpca.parts.sides import Sided
+from fedpca.parts.sides import SidedPart
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ def test_who_is_dropped_is_idle_also_inside_another_selection_and_on_one_side(gr
     for part in (NothingOfTheMislabeled(), NothingOfTheMislabeled(NothingOfTheMislabeled())):
         assert ability(part, "idle")(order) == idle
     sided = Order(1, 2, Verdict("mislabeled", sides={"one": Verdict(group)}))
-    assert ability(Sided("one", NothingOfTheMislabeled()), "idle")(sided) == idle
-    assert ability(Sided("one", everything), "idle") is None
+    assert ability(SidedPart("one", NothingOfTheMislabeled()), "idle")(sided) == idle
+    assert ability(SidedPart("one", everything), "idle") is None
 
 
 def test_reports_of_many_are_offered_where_images_are_as_they_are():
@@ -60,16 +60,16 @@ def test_reports_of_many_are_offered_where_images_are_as_they_are():
         is None
     )
     assert ability(mean_loss, "of_many") is None
-    assert ability(Sided("one", ConfidentOfTheMislabeled(min_samples=2)), "of_many") is not None
-    assert ability(Sided("one", everything), "of_many") is None
+    assert ability(SidedPart("one", ConfidentOfTheMislabeled(min_samples=2)), "of_many") is not None
+    assert ability(SidedPart("one", everything), "of_many") is None
 
 
 def test_a_side_passes_on_what_looks_at_no_opinion():
     labels = torch.tensor([0, 0, 1])
-    assert ability(Sided("one", cross_entropy), "logit_shift")(labels, 3) is None
-    shift = ability(Sided("one", LogitAdjusted(2.0)), "logit_shift")(labels, 3)
-    assert torch.equal(shift, LogitAdjusted(2.0).logit_shift(labels, 3))
+    assert ability(SidedPart("one", cross_entropy), "logit_shift")(labels, 3) is None
+    shift = ability(SidedPart("one", LogitAdjustment(2.0)), "logit_shift")(labels, 3)
+    assert torch.equal(shift, LogitAdjustment(2.0).logit_shift(labels, 3))
     weights, when = torch.ones(2, 3), When(1, 2)
     for step in (descend, GSAM(0.1, 0.5, growth=0.0)):
-        direction = ability(Sided("one", step), "direction")(weights, torch.square, when)
+        direction = ability(SidedPart("one", step), "direction")(weights, torch.square, when)
         assert torch.equal(direction, step.direction(weights, torch.square, when))

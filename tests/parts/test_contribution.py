@@ -17,7 +17,7 @@ from fedpca.parts.server.aggregate import WithoutTheMislabeled
 from fedpca.parts.server.contribution import ByContribution, cosines_to_others
 from fedpca.parts.server.diagnose import remember
 from fedpca.parts.server.robust import GeometricMedian
-from fedpca.parts.sides import Mixed, own_site
+from fedpca.parts.sides import MixRules, own_site
 
 THREE = [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)]
 SCORES = [0.8, 0.6, 0.4]
@@ -316,7 +316,7 @@ def test_in_a_combination_the_own_aggregate_is_used_so_that_no_coefficient_turns
 def test_a_combination_shows_clients_the_aggregate_that_needs_it_and_no_other():
     states = {str(i): state(step, buffers=(float(i),)) for i, step in enumerate(THREE)}
     outcome = folded(
-        Mixed(
+        MixRules(
             ("ce", ByContribution(mode="times", average_rounds=True)),
             ("rfa", GeometricMedian(steps=4, min_distance=1e-05, tolerance=1e-06)),
             share=0.5,

@@ -9,7 +9,7 @@ from fedpca.core import Net, Order, Samples, Site, Verdict
 from fedpca.models.build import build
 from fedpca.models.flat import flatten, params_of
 from fedpca.parts.client.augment import Mixup
-from fedpca.parts.client.loss import Distilled, LogitAdjusted, Proximal, cross_entropy, distillation, log_prior
+from fedpca.parts.client.loss import Distillation, LogitAdjustment, Proximal, cross_entropy, distillation, log_prior
 
 
 def loss_of(rule, counts: list[int], logits: list[float], label: int) -> torch.Tensor:
@@ -33,7 +33,7 @@ def loss_of(rule, counts: list[int], logits: list[float], label: int) -> torch.T
     ],
 )
 def test_the_specifications_examples(counts, logits, label, expected):
-    value, slope = loss_of(LogitAdjusted(tau=1.0), counts, logits, label)
+    value, slope = loss_of(LogitAdjustment(tau=1.0), counts, logits, label)
     assert value.item() == pytest.approx(expected, abs=1e-6)
     if counts[1] == 0:
         assert slope.item() == pytest.approx(0, abs=1e-9)
@@ -125,7 +125,7 @@ def test_distillation_is_a_mean_over_the_batch():
     [(0, 0.8 * exp(-5)), (10, 0.005390), (20, 0.050400), (30, 0.244177), (49, 0.8), (99, 0.8)],
 )
 def test_the_specifications_shares_of_distillation(round: int, expected: float):
-    assert Distilled(max_share=0.8, temperature=0.8, begin=10, end=49, adjusted=True).share(round) == pytest.approx(
+    assert Distillation(max_share=0.8, temperature=0.8, begin=10, end=49, adjusted=True).share(round) == pytest.approx(
         expected, abs=1e-6
     )
 
@@ -152,7 +152,7 @@ def test_the_teacher_is_sharpened():
     module.weight.data = torch.tensor([[2.0], [0.0]])
     site = judged("mislabeled", 100)
     site.net = flatten(module, module)
-    loss_of = Distilled(max_share=1.0, adjusted=False, temperature=0.8, begin=10, end=49)(
+    loss_of = Distillation(max_share=1.0, adjusted=False, temperature=0.8, begin=10, end=49)(
         site, Samples(torch.arange(8), site.y)
     )
     logits = torch.zeros(1, 2, requires_grad=True)
@@ -174,26 +174,28 @@ def test_the_mislabeled_distil_from_the_global_model_in_eval_mode(round: int, ad
     wrong = -logs[torch.arange(8), site.y].mean()
     expected = (share * apart + (1 - share) * wrong).item()
     assert of_batch(
-        Distilled(adjusted=adjusted, max_share=0.8, temperature=0.8, begin=10, end=49), site
+        Distillation(adjusted=adjusted, max_share=0.8, temperature=0.8, begin=10, end=49), site
     ) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("group", [None, "common", "rare"])
 def test_others_keep_their_loss(group: str | None):
     site = judged(group, 60)
-    assert of_batch(Distilled(max_share=0.8, temperature=0.8, begin=10, end=49, adjusted=True), site) == of_batch(
+    assert of_batch(Distillation(max_share=0.8, temperature=0.8, begin=10, end=49, adjusted=True), site) == of_batch(
         cross_entropy, site
     )
     assert of_batch(
-        Distilled(otherwise=LogitAdjusted(tau=1.0), max_share=0.8, temperature=0.8, begin=10, end=49, adjusted=True),
+        Distillation(
+            otherwise=LogitAdjustment(tau=1.0), max_share=0.8, temperature=0.8, begin=10, end=49, adjusted=True
+        ),
         site,
-    ) == of_batch(LogitAdjusted(tau=1.0), site)
+    ) == of_batch(LogitAdjustment(tau=1.0), site)
 
 
 def test_the_teacher_neither_learns_nor_follows():
     site = judged("mislabeled", 60)
     before = params_of(site.net)
-    loss_of = Distilled(max_share=1.0, temperature=0.8, begin=10, end=49, adjusted=True)(
+    loss_of = Distillation(max_share=1.0, temperature=0.8, begin=10, end=49, adjusted=True)(
         site, Samples(torch.arange(8), site.y)
     )
     logits = torch.linspace(-1, 1, 16).view(-1, 2).requires_grad_()
@@ -212,13 +214,13 @@ def test_the_teacher_neither_learns_nor_follows():
 def test_a_class_without_labels_leaves_distillation_finite():
     assert torch.tensor(
         of_batch(
-            Distilled(max_share=0.8, temperature=0.8, begin=10, end=49, adjusted=True),
+            Distillation(max_share=0.8, temperature=0.8, begin=10, end=49, adjusted=True),
             judged("mislabeled", 60, counts=(8, 0)),
         )
     ).isfinite()
 
 
-@pytest.mark.parametrize("rule", [cross_entropy, LogitAdjusted(tau=1.0)])
+@pytest.mark.parametrize("rule", [cross_entropy, LogitAdjustment(tau=1.0)])
 def test_blended_labels_give_the_two_term_loss_of_mixup(rule):
     """a CE(f, y) + (1 - a) CE(f, y'), y' the labels of the other images."""
     rng = torch.Generator().manual_seed(0)

@@ -15,7 +15,7 @@ from fedpca.parts.server.contribution import ByContribution
 from fedpca.parts.server.distance import by_distance
 from fedpca.parts.server.robust import GeometricMedian, coordinate_median
 from fedpca.parts.server.weigh import by_size
-from fedpca.parts.sides import Mixed
+from fedpca.parts.sides import MixRules
 
 VECTORS = ("weights", "buffers", "counters")
 RULES = {
@@ -24,12 +24,12 @@ RULES = {
     "geometric median": GeometricMedian(steps=4, min_distance=1e-05, tolerance=1e-06),
     "by distance": by_distance,
     "by contribution": ByContribution(mode="times", average_rounds=True),
-    "by contribution + geometric median": Mixed(
+    "by contribution + geometric median": MixRules(
         ("a", ByContribution(mode="times", average_rounds=True)),
         ("b", GeometricMedian(steps=4, min_distance=1e-05, tolerance=1e-06)),
         share=0.5,
     ),
-    "mean + median": Mixed(("a", WeightedMean(by_size, smoothing=1.0)), ("b", coordinate_median), share=0.5),
+    "mean + median": MixRules(("a", WeightedMean(by_size, smoothing=1.0)), ("b", coordinate_median), share=0.5),
 }
 SHIFTING = ["mean", "median", "geometric median", "by distance", "mean + median"]
 SIZES = st.lists(st.integers(1, 60), min_size=3, max_size=7)

@@ -9,7 +9,7 @@ from fedpca.core import Net, Order, Samples, Site, Verdict
 from fedpca.models.build import build
 from fedpca.models.flat import flatten, layout_of, params_of
 from fedpca.parts.client.augment import CropFlip
-from fedpca.parts.client.loss import LogitAdjusted
+from fedpca.parts.client.loss import LogitAdjustment
 from fedpca.parts.client.loss import cross_entropy as plain_loss
 from fedpca.parts.client.report import mean_loss
 from fedpca.parts.client.select import everything
@@ -133,7 +133,7 @@ def test_mean_loss_is_the_cross_entropy_of_all_given_labels():
 def test_parts_of_a_batch_add_up_to_its_gradient(monkeypatch):
     whole = LocalTraining(Descent("sgd", 0.1, 0.9, 1e-4), batch=40, epochs=2)
     x, y = torch.randn(70, 1, 8, 8, generator=stream(0, "x")), torch.arange(70) % 4
-    for loss in (plain_loss, LogitAdjusted(tau=1.0)):
+    for loss in (plain_loss, LogitAdjustment(tau=1.0)):
         training, sent = replace(whole, loss=loss), []
         for pixels in (8 * 64, 1 << 15):  # parts of eight images, and one part
             monkeypatch.setattr("fedpca.parts.client.train.PIECE", pixels)

@@ -14,10 +14,10 @@ from fedpca.methods.base import base
 from fedpca.models.build import build
 from fedpca.models.flat import flatten, params_of
 from fedpca.parts.client.augment import CropFlip, Mixup
-from fedpca.parts.client.loss import LogitAdjusted, Proximal
+from fedpca.parts.client.loss import LogitAdjustment, Proximal
 from fedpca.parts.client.step import GSAM
 from fedpca.parts.client.train import LocalTraining
-from fedpca.parts.sides import Sided
+from fedpca.parts.sides import SidedPart
 from fedpca.runs.check import check_experiment, method_of, plan_of
 from fedpca.settings.experiment import Experiment
 from fedpca.simulate import batched
@@ -101,8 +101,8 @@ def test_only_what_can_be_batched_is():
         net,
         replace(
             usual,
-            loss=Sided("one", LogitAdjusted(tau=1.0)),
-            step=Sided("two", GSAM(radius=0.05, alpha=0.1, growth=0.0)),
+            loss=SidedPart("one", LogitAdjustment(tau=1.0)),
+            step=SidedPart("two", GSAM(radius=0.05, alpha=0.1, growth=0.0)),
         ),
     )
     assert not batchable(net, replace(usual, augment=CropFlip(pad=4)))

@@ -15,7 +15,7 @@ def base(plan: Plan) -> Recipe:
     """The recipe that methods change: train on everything, average by size."""
     from fedpca.parts.client.select import everything
     from fedpca.parts.server.aggregate import WeightedMean
-    from fedpca.parts.server.cohort import Sampled, everyone
+    from fedpca.parts.server.cohort import SampleClients, everyone
     from fedpca.parts.server.diagnose import remember
     from fedpca.parts.server.weigh import by_size
 
@@ -25,14 +25,14 @@ def base(plan: Plan) -> Recipe:
         select=everything,
         train=training(plan),
         aggregate=WeightedMean(by_size, smoothing=1.0),
-        cohort=everyone if plan.participation == 1 else Sampled(plan.participation, plan.seed),
+        cohort=everyone if plan.participation == 1 else SampleClients(plan.participation, plan.seed),
     )
 
 
 def training(plan: Plan) -> LocalTraining:
     """Local training as the plan's settings say."""
     from fedpca.parts.client.augment import AUGMENTATIONS
-    from fedpca.parts.client.loss import LogitAdjusted, cross_entropy
+    from fedpca.parts.client.loss import LogitAdjustment, cross_entropy
     from fedpca.parts.client.train import Descent, LocalTraining
 
     settings = plan.training
@@ -41,7 +41,7 @@ def training(plan: Plan) -> LocalTraining:
         batch=settings.batch,
         epochs=settings.epochs,
         augment=AUGMENTATIONS[settings.augment],
-        loss=LogitAdjusted(tau=1.0) if settings.logit_adjustment else cross_entropy,
+        loss=LogitAdjustment(tau=1.0) if settings.logit_adjustment else cross_entropy,
     )
 
 

@@ -62,17 +62,17 @@ def _joint_stage(
 
 
 def _joint_recipe(sides: Sides, plain: Recipe, share: float) -> Recipe:
-    from fedpca.parts.sides import Mixed, Sided, SidedDiagnose, SidedReports
+    from fedpca.parts.sides import MixRules, SidedDiagnose, SidedPart, SidedReports
 
     reports = tuple((side, recipe.report) for side, recipe in sides if recipe.report)
     (one, first), (two, second) = sides
-    changed = [Sided(side, recipe.select) for side, recipe in sides if recipe.select != plain.select]
+    changed = [SidedPart(side, recipe.select) for side, recipe in sides if recipe.select != plain.select]
     return Recipe(
         report=SidedReports(reports) if reports else None,
         diagnose=SidedDiagnose(tuple((side, recipe.diagnose) for side, recipe in sides)),
         select=changed[-1] if changed else plain.select,
         train=_joint_training(sides, plain),
-        aggregate=Mixed((one, first.aggregate), (two, second.aggregate), share),
+        aggregate=MixRules((one, first.aggregate), (two, second.aggregate), share),
         cohort=second.cohort if second.cohort != plain.cohort else first.cohort,
     )
 
@@ -80,7 +80,7 @@ def _joint_recipe(sides: Sides, plain: Recipe, share: float) -> Recipe:
 def _joint_training(sides: Sides, plain: Recipe) -> Train:
     """The training that either changes; if both do, part by part."""
     from fedpca.parts.abilities import ability
-    from fedpca.parts.sides import Sided, SidedReports
+    from fedpca.parts.sides import SidedPart, SidedReports
 
     changed = [(side, recipe.train) for side, recipe in sides if recipe.train != plain.train]
     if not changed:
@@ -89,7 +89,7 @@ def _joint_training(sides: Sides, plain: Recipe) -> Train:
     if usual is None or any(parts is None or parts.keys() != usual.keys() for _, parts in own):
         if len(changed) > 1:
             raise UserError(f"{' and '.join(side for side, _ in sides)} both replace local training as a whole")
-        return Sided(*changed[0])
+        return SidedPart(*changed[0])
     joint: dict[str, Any] = {}
     for side, parts in own:
         joint |= _changes(side, parts, usual)
@@ -101,7 +101,7 @@ def _joint_training(sides: Sides, plain: Recipe) -> Train:
 
 def _changes(side: str, parts: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of local training that differ, those that look at the client bound to their side."""
-    from fedpca.parts.sides import Sided
+    from fedpca.parts.sides import SidedPart
 
     differing = {name: part for name, part in parts.items() if part != usual[name] and name != "after"}
-    return {name: Sided(side, part) if name in ("loss", "step") else part for name, part in differing.items()}
+    return {name: SidedPart(side, part) if name in ("loss", "step") else part for name, part in differing.items()}

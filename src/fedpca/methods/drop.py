@@ -33,7 +33,7 @@ def with_drop(method: Method, plan: Plan, settings: DropSettings) -> Method:
 
 def _without_the_mislabeled(recipe: Recipe, plan: Plan, settings: DropSettings) -> Recipe:
     """The recipe after identification: both report, both diagnose, the mislabeled neither train nor count."""
-    from fedpca.parts.client.report import Joined
+    from fedpca.parts.client.report import JoinReports
     from fedpca.parts.client.select import NothingOfTheMislabeled
     from fedpca.parts.server.aggregate import WithoutTheMislabeled
     from fedpca.parts.server.diagnose import InTurn
@@ -41,7 +41,7 @@ def _without_the_mislabeled(recipe: Recipe, plan: Plan, settings: DropSettings) 
     report, diagnose = identification(plan, settings.identify)
     return replace(
         recipe,
-        report=Joined((report, recipe.report)) if recipe.report else report,
+        report=JoinReports((report, recipe.report)) if recipe.report else report,
         diagnose=InTurn((diagnose, recipe.diagnose)),
         select=NothingOfTheMislabeled(recipe.select),
         aggregate=WithoutTheMislabeled(recipe.aggregate),

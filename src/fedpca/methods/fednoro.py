@@ -34,13 +34,13 @@ class FedNoRoSettings(Settings):
 def fednoro(plan: Plan, settings: FedNoRoSettings) -> Method:
     """Finds noisy clients by class losses, distils on them, weighs them by distance (Wu et al. 2023)."""
     from fedpca.parts.client.distance import class_losses
-    from fedpca.parts.client.loss import Distilled, LogitAdjusted, cross_entropy
+    from fedpca.parts.client.loss import Distillation, LogitAdjustment, cross_entropy
     from fedpca.parts.server.distance import HighClassLosses, by_distance
 
     adjusted = settings.logit_adjustment or plan.training.logit_adjustment
-    loss = LogitAdjusted(tau=1.0) if adjusted else cross_entropy
+    loss = LogitAdjustment(tau=1.0) if adjusted else cross_entropy
     end = settings.begin + rounded(0.4 * plan.rounds) if settings.end == "proportional" else settings.end
-    distilled = Distilled(
+    distilled = Distillation(
         settings.distillation, settings.temperature, settings.begin, max(end, settings.begin + 1), adjusted, loss
     )
     plain = replace(base(plan), train=replace(training(plan), loss=loss))

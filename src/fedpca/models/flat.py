@@ -7,7 +7,7 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from fedpca.core import Net, Params, as_they_are
+from fedpca.core import Net, Params, identity
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def layout_of(module: nn.Module) -> Layout:
 
 
 def flatten(
-    module: nn.Module, head: nn.Linear, draws: bool = False, scale: Callable[[Tensor], Tensor] = as_they_are
+    module: nn.Module, head: nn.Linear, draws: bool = False, scale: Callable[[Tensor], Tensor] = identity
 ) -> Net:
     """The same model, its tensors now views into three vectors, so that a load is three copies."""
     layout = layout_of(module)

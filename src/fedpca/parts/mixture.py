@@ -34,6 +34,7 @@ def fit(
     covariance: Covariance,
     ridge: float,
     max_steps: int,
+    tolerance: float = TOLERANCE,
 ) -> Fits:
     """Expectation-maximisation from k-means, from as many starts at once; they stop when the last one has converged.
 
@@ -52,7 +53,7 @@ def fit(
         total = resp.sum(axis=1, keepdims=True)
         resp /= total
         likelihood = (top + np.log(total)).reshape(starts, -1).mean(axis=1)
-        if np.abs(likelihood - before).max() < TOLERANCE:
+        if np.abs(likelihood - before).max() < tolerance:
             break
         before = likelihood
     return Fits(weights, means + centre, covariances, resp.transpose(0, 2, 1), likelihood)

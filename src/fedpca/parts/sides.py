@@ -93,14 +93,13 @@ def of_side(diagnosis: Diagnosis, side: str) -> Diagnosis:
 
 
 @dataclass(frozen=True)
-class Sided(Generic[Rest, Result]):
+class SidedPart(Generic[Rest, Result]):
     """A client's part of one side: selection, loss or step."""
 
     side: str
     part: Callable[Concatenate[Site, Rest], Result]
 
     def __call__(self, site: Site, *rest: Rest.args, **named: Rest.kwargs) -> Result:
-        """What the part makes of its own side."""
         return self.part(own_site(site, self.side), *rest, **named)
 
     @property
@@ -142,12 +141,12 @@ class SidedReports(Generic[Rest]):
             reports[side] = part(own_site(site, side), *rest, **named)
             if (now := site.memory.get(LABELS)) is not given:
                 corrected = now
-                _put(site.memory, given)
-        _put(site.memory, corrected)
+                _set_labels(site.memory, given)
+        _set_labels(site.memory, corrected)
         return both_entries(reports)
 
 
-def _put(memory: MutableMapping[str, Tensor], labels: Tensor | None) -> None:
+def _set_labels(memory: MutableMapping[str, Tensor], labels: Tensor | None) -> None:
     if labels is None:
         memory.pop(LABELS, None)
     else:
@@ -196,19 +195,19 @@ class SidedEnter:
 
 
 @dataclass(frozen=True)
-class Mixed:
+class MixRules:
     """The mean of two rules' results from the same updates, `share` the part of the first; counters are the first's."""
 
     first: tuple[str, Aggregate]  # its side, and the rule
     second: tuple[str, Aggregate]
     share: float
 
-    def __call__(self, server: Server) -> MixedFold:
+    def __call__(self, server: Server) -> MixFold:
         folds = {side: rule(own_server(server, side)) for side, rule in (self.first, self.second)}
-        return MixedFold(folds, self.share)
+        return MixFold(folds, self.share)
 
 
-class MixedFold:
+class MixFold:
     """Two aggregations of the same updates under way."""
 
     def __init__(self, folds: Mapping[str, Fold], share: float) -> None:

@@ -21,7 +21,6 @@ class KeepOwnLevel:
     measure: Measure
 
     def __call__(self, site: Site, params: Params) -> Report:
-        """An empty report."""
         site.memory["own"] = torch.tensor([site.order.round, badness(site)[self.measure]], dtype=torch.float64)
         return {}
 
@@ -33,7 +32,6 @@ class Gap:
     measure: Measure
 
     def __call__(self, site: Site) -> Report:
-        """The numbers."""
         here, own = badness(site), site.memory.get("own")
         if own is None or int(own[0]) != site.order.round - 1:
             return {"loss": here["loss"]}

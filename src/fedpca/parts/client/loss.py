@@ -33,7 +33,7 @@ cross_entropy = CrossEntropy()
 
 
 @dataclass(frozen=True)
-class LogitAdjusted:
+class LogitAdjustment:
     """Cross-entropy of f(x) + tau log pi, pi the class shares among the labels in use (Menon et al. 2021)."""
 
     tau: float
@@ -74,7 +74,7 @@ class Proximal:
 
 
 @dataclass(frozen=True)
-class Distilled:
+class Distillation:
     """Another loss; for clients judged mislabeled, partly agreement with the global model in place of their labels.
 
     l KL(softmax(g / temperature) || p) + (1 - l) CE(p, y), g the global model's logits, p the model's probabilities,

@@ -92,7 +92,6 @@ class CorrectConfident:
     confidence: float
 
     def __call__(self, site: Site) -> Report:
-        """An empty report."""
         if site.order.verdict.group == "mislabeled":
             relabel(site, torch.arange(len(site.y)), self.confidence)
         return {}

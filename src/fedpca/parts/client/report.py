@@ -42,16 +42,16 @@ class Sharpness:
         assert net.weights.grad is not None
         net.weights.grad.zero_()
         with torch.enable_grad():
-            before = _summed_loss(site, backward=True)
+            before = _sum_of_losses(site, backward=True)
         here = net.weights.detach().clone()
         slope = net.weights.grad
         net.weights.data.add_(slope, alpha=radius / (slope.norm().item() + 1e-12))
-        after = _summed_loss(site)
+        after = _sum_of_losses(site)
         net.weights.data.copy_(here)
         return {"sharpness": max((after - before) / len(site.y), 1e-10)}
 
 
-def _summed_loss(site: Site, backward: bool = False) -> float:
+def _sum_of_losses(site: Site, backward: bool = False) -> float:
     total = 0.0
     for rows in torch.split(torch.arange(len(site.y)), BATCH):
         loss = cross_entropy(site.net(site.x[rows]), to_device(site.y[rows], site.net.device), reduction="sum")
@@ -62,13 +62,12 @@ def _summed_loss(site: Site, backward: bool = False) -> float:
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinReports:
     """The numbers of several reports in one."""
 
     parts: tuple[ReportPart, ...]
 
     def __call__(self, site: Site) -> Report:
-        """All numbers; of the same name the last one counts."""
         return {key: value for part in self.parts for key, value in part(site).items()}
 
 
@@ -93,7 +92,7 @@ class PerformanceAndCapacity:
 
     def _of_many(self, sites: Sequence[Site]) -> list[Report]:
         images = torch.cat([whole(site) for site in sites])
-        seen = [_seen(sites[0].net, some) for some in torch.split(images, MANY)]
+        seen = [_features_and_logits(sites[0].net, some) for some in torch.split(images, MANY)]
         return self._reports(sites, *(torch.cat(parts) for parts in zip(*seen, strict=True)))
 
     def _reports(self, sites: Sequence[Site], features: Tensor, logits: Tensor) -> list[Report]:
@@ -104,7 +103,7 @@ class PerformanceAndCapacity:
         losses = torch.zeros(len(sites), dtype=torch.float64)
         losses.index_add_(0, owners, logs.gather(0, labels.unsqueeze(0)).squeeze(0), alpha=-1)
         spreads = dispersions(features, predicted, owners, sizes, logits.shape[1], self.per_sample, self.denominator)
-        told: list[dict[str, float | list[float]]] = [
+        reports: list[dict[str, float | list[float]]] = [
             {"loss": loss / size, "dispersion": spread}
             for loss, size, spread in zip(losses.tolist(), sizes, spreads, strict=True)
         ]
@@ -113,10 +112,10 @@ class PerformanceAndCapacity:
             if self.confidence:
                 share = sites[0].order.round / sites[0].order.rounds
                 sure = confident_shares(probs.amax(dim=0)[hits], owners[hits], len(sites), share, self.confidence)
-                _add(told, [{"confidence": level} if level is not None else {} for level in sure])
+                _add(reports, [{"confidence": level} if level is not None else {} for level in sure])
             if self.informativeness:
-                _add(told, label_slopes(probs.T, labels, owners, sizes))
-        return list(told)
+                _add(reports, label_slopes(probs.T, labels, owners, sizes))
+        return list(reports)
 
 
 def _add(reports: Sequence[dict[str, float | list[float]]], more: Sequence[Mapping[str, float]]) -> None:
@@ -132,10 +131,10 @@ def whole(site: Site) -> Tensor:
 def passes(site: Site, augment: Augment | None = None) -> Iterator[tuple[Tensor, Tensor]]:
     """Features (n, d) and logits (n, classes) of all the client's images, in large batches."""
     for rows in torch.split(torch.arange(len(site.y)), BATCH):
-        yield _seen(site.net, augment(site.x[rows], site.rng) if augment else site.x[rows])
+        yield _features_and_logits(site.net, augment(site.x[rows], site.rng) if augment else site.x[rows])
 
 
-def _seen(net: Net, images: Tensor) -> tuple[Tensor, Tensor]:
+def _features_and_logits(net: Net, images: Tensor) -> tuple[Tensor, Tensor]:
     """Features and logits, on the CPU: what is made of them is small, and in double precision."""
     features, logits = net.features(images)
     return features.cpu(), logits.cpu()

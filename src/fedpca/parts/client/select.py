@@ -39,7 +39,6 @@ class NothingOfTheMislabeled:
     otherwise: Select = everything
 
     def __call__(self, site: Site) -> Samples:
-        """The samples."""
         return nothing() if site.order.verdict.group == "mislabeled" else self.otherwise(site)
 
     def idle(self, order: Order) -> bool:
@@ -58,7 +57,7 @@ class ConfidentOfTheMislabeled:
         """The samples; their reliability is the mean confidence."""
         if site.order.verdict.group != "mislabeled":
             return everything(site)
-        return self._confident(site, *_surest(torch.cat([logits for _, logits in passes(site)])))
+        return self._confident(site, *_likeliest_class(torch.cat([logits for _, logits in passes(site)])))
 
     def of_many(self, sites: Sequence[Site]) -> list[Samples]:
         """Each client's samples; they share the model, and one pass is made for all that are mislabeled."""
@@ -66,7 +65,7 @@ class ConfidentOfTheMislabeled:
         if not judged:
             return [everything(site) for site in sites]
         images = torch.cat([whole(site) for site in judged])
-        surest = _surest(torch.cat([judged[0].net(some).cpu() for some in torch.split(images, MANY)]))
+        surest = _likeliest_class(torch.cat([judged[0].net(some).cpu() for some in torch.split(images, MANY)]))
         sizes = [site.y.shape[0] for site in judged]
         confident = iter(self._of_all([site.order.verdict.threshold for site in judged], sizes, *surest))
         return [next(confident) if site.order.verdict.group == "mislabeled" else everything(site) for site in sites]
@@ -94,7 +93,7 @@ class ConfidentOfTheMislabeled:
         return Samples(rows, predicted[rows], confidence[rows].mean().item())
 
 
-def _surest(logits: Tensor) -> tuple[Tensor, Tensor]:
+def _likeliest_class(logits: Tensor) -> tuple[Tensor, Tensor]:
     """The probability of the likeliest class (N,), and that class (N,)."""
     logs, predicted = log_probs(logits).max(dim=0)
     return logs.exp_(), predicted

@@ -70,7 +70,6 @@ class LocalTraining:
     after: After | None = None
 
     def __call__(self, site: Site, samples: Samples) -> Update:
-        """The client's new weights."""
         if len(samples.rows) == 0:
             return Update(None, 0)
         site.net.module.train()

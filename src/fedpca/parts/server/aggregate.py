@@ -128,15 +128,15 @@ class Sums:
         if any(weights):
             self.waiting.append((state, weights))
             if len(self.waiting) == self.most:
-                self._settle()
+                self._add_waiting()
 
     def combined(self, factors: tuple[float, ...]) -> Params:
         """The sums times these factors, in one."""
-        self._settle()
+        self._add_waiting()
         by = torch.tensor(factors, dtype=torch.float64)
         return Params(*(total.mul_(by[:, None]).sum(dim=0) for total in self.totals))
 
-    def _settle(self) -> None:
+    def _add_waiting(self) -> None:
         """Adds what waits: the same states at a time whoever runs this, so that the digits are the same too."""
         states, weights = [state.vectors for state, _ in self.waiting], [weights for _, weights in self.waiting]
         self.waiting = []

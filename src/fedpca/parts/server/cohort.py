@@ -13,14 +13,13 @@ def everyone(clients: Sequence[ClientId], round: int) -> Sequence[ClientId]:
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SampleClients:
     """A fresh random share of the clients each round, at least one, in the clients' order."""
 
     share: float
     seed: int
 
     def __call__(self, clients: Sequence[ClientId], round: int) -> Sequence[ClientId]:
-        """The clients of this round."""
         count = max(1, int(self.share * len(clients) + 0.5))
         chosen = numbers(self.seed, "cohort", round).choice(len(clients), count, replace=False)
         return [clients[i] for i in sorted(chosen)]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedpca.core import ClientId, Outcome, Params, Server, Vectors, Verdict
-from fedpca.parts.server.robust import Kept
+from fedpca.parts.server.robust import UpdateCollection
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ByContribution:
         return ContributionFold(server, self)
 
 
-class ContributionFold(Kept):
+class ContributionFold(UpdateCollection):
     """States waiting to be weighed against each other."""
 
     def __init__(self, server: Server, rule: ByContribution) -> None:
@@ -103,9 +103,9 @@ def _running(before: list[Verdict], key: str, values: Tensor) -> Tensor:
     return means + (values - means) / counts
 
 
-def _score(told: object) -> float:
-    """A score from 0 to 1; 0 if none was told."""
-    return min(max(told, 0.0), 1.0) if isinstance(told, float) else 0.0
+def _score(value: object) -> float:
+    """A score from 0 to 1; 0 if none was reported."""
+    return min(max(value, 0.0), 1.0) if isinstance(value, float) else 0.0
 
 
 def _doubles(values: Sequence[float]) -> Tensor:

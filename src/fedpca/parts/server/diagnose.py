@@ -26,7 +26,6 @@ class InTurn:
     parts: tuple[Diagnose, ...]
 
     def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
-        """The last one's result."""
         for part in self.parts:
             diagnosis = part(diagnosis, reports, when)
         return diagnosis
@@ -46,7 +45,7 @@ class NameGroups:
         if not any("dispersion" in report for report in reports.values()):
             return remember(diagnosis, reports, when)
         findings, known = self.identify(reports) or {}, dict(diagnosis)
-        judged = {client: self._judged(known.get(client, NOBODY), finding) for client, finding in findings.items()}
+        judged = {client: self._judge(known.get(client, NOBODY), finding) for client, finding in findings.items()}
         common = [c for c, finding in findings.items() if finding.group == "common" == judged[c][1]]
         level = self._confidence([reports[client] for client in common])
         for client in {**diagnosis, **reports}:
@@ -56,7 +55,7 @@ class NameGroups:
             known[client] = verdict.having(suspicion=suspicion, group=group, threshold=level, report=report)
         return known
 
-    def _judged(self, verdict: Verdict, finding: Finding) -> tuple[float, Group]:
+    def _judge(self, verdict: Verdict, finding: Finding) -> tuple[float, Group]:
         """The smoothed evidence, and the group that it makes of the finding's."""
         before = finding.evidence if verdict.suspicion is None else verdict.suspicion
         suspicion = self.smoothing * finding.evidence + (1 - self.smoothing) * before

@@ -16,7 +16,7 @@ from fedpca.core import ClientId, Diagnosis, Outcome, Params, Report, Server, Wh
 from fedpca.parts.mixture import MAX_STEPS, RIDGE, fit
 from fedpca.parts.server.diagnose import remember
 from fedpca.parts.server.identify import scaled
-from fedpca.parts.server.robust import BLOCK, Kept
+from fedpca.parts.server.robust import BLOCK, UpdateCollection
 
 Floats = NDArray[np.float64]
 
@@ -30,16 +30,16 @@ class HighClassLosses:
     def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
         """Groups where class losses are reported, else the opinions as they are."""
         known = dict(remember(diagnosis, reports, when))
-        told = alike(reports)
-        if told:
-            noisy = upper_rows(loss_table(told), self.fits)
-            for client, high in zip(told, noisy, strict=True):
+        usable = comparable_reports(reports)
+        if usable:
+            noisy = upper_rows(loss_table(usable), self.fits)
+            for client, high in zip(usable, noisy, strict=True):
                 group = "mislabeled" if high else "common"
                 known[client] = replace(known[client], group=group, suspicion=float(high))  # type: ignore[arg-type]
         return known
 
 
-def alike(reports: Mapping[ClientId, Report]) -> dict[ClientId, Report]:
+def comparable_reports(reports: Mapping[ClientId, Report]) -> dict[ClientId, Report]:
     """The reports with losses and counts of as many classes as most have."""
     widths = {
         client: len(losses)
@@ -76,7 +76,7 @@ def by_distance(server: Server) -> DistanceFold:
     return DistanceFold(server.params, mislabeled)
 
 
-class DistanceFold(Kept):
+class DistanceFold(UpdateCollection):
     """States waiting for their distances."""
 
     def __init__(self, start: Params, mislabeled: set[ClientId]) -> None:

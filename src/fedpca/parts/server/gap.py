@@ -24,12 +24,12 @@ class RaiseByGap:
         gaps = {c: gap for c, gap in given.items() if isinstance(gap, float) and known[c].group != "mislabeled"}
         shares = {client: verdict.notes.get("share", 1.0) for client, verdict in known.items()}
         step = self.step * (1 - (when.round - 1) / when.rounds)
-        for client, share in raised(shares, gaps, step, self.center_gaps).items():
+        for client, share in move_shares(shares, gaps, step, self.center_gaps).items():
             known[client] = replace(known[client], notes={**known[client].notes, "share": share})
         return known
 
 
-def raised(
+def move_shares(
     shares: Mapping[ClientId, float], gaps: Mapping[ClientId, float], step: float, center_gaps: bool
 ) -> Mapping[ClientId, float]:
     """The shares of those with a gap, moved by up to `step` in its direction, then scaled so that all average 1 again.

@@ -25,9 +25,9 @@ class FindScattered:
                 known[client] = replace(known[client], notes={**notes, "lid": notes.get("lid", 0.0) + lid})
             if isinstance(noise := report.get("noise"), float):
                 known[client] = replace(known[client], suspicion=noise)
-        return self._named(known) if any("lid" in report for report in reports.values()) else known
+        return self._name_groups(known) if any("lid" in report for report in reports.values()) else known
 
-    def _named(self, known: dict[ClientId, Verdict]) -> Diagnosis:
+    def _name_groups(self, known: dict[ClientId, Verdict]) -> Diagnosis:
         sums = {client: verdict.notes["lid"] for client, verdict in known.items() if "lid" in verdict.notes}
         high = dict(zip(sums, in_upper_group(np.array(list(sums.values()))).tolist(), strict=True))
         groups = {client: replace(known[client], group="mislabeled" if high[client] else "common") for client in sums}

@@ -14,7 +14,7 @@ from fedpca.parts.server.aggregate import as_state
 BLOCK = 1 << 18  # entries of each client's vector at a time
 
 
-class Kept:
+class UpdateCollection:
     """The updates of those who trained, as they come."""
 
     def __init__(self, start: Params) -> None:
@@ -64,7 +64,7 @@ class PerCoordinate:
         return CoordinateFold(server.params, self.rule)
 
 
-class CoordinateFold(Kept):
+class CoordinateFold(UpdateCollection):
     """States waiting to be looked at entry by entry."""
 
     def __init__(self, start: Params, rule: Callable[[Tensor], Tensor]) -> None:
@@ -75,9 +75,9 @@ class CoordinateFold(Kept):
         """The state; whole clients have no weights in it."""
         if not self.states:
             return Outcome(self.start)
-        return Outcome(Params(*(self._ruled(name) for name in ("weights", "buffers", "counters"))))
+        return Outcome(Params(*(self._apply_rule(name) for name in ("weights", "buffers", "counters"))))
 
-    def _ruled(self, vector: str) -> Tensor:
+    def _apply_rule(self, vector: str) -> Tensor:
         result = torch.empty_like(getattr(self.start, vector))
         for place, rows in self.blocks(vector):
             result[place] = self.rule(rows)
@@ -106,7 +106,7 @@ class GeometricMedian:
         return GeometricFold(server.params, self)
 
 
-class GeometricFold(Kept):
+class GeometricFold(UpdateCollection):
     """States waiting for their geometric median."""
 
     def __init__(self, start: Params, rule: GeometricMedian) -> None:
