@@ -20,7 +20,6 @@ SRC = Path(__file__).parents[1] / "src"
 GENERIC = (  # code that serves every method: it asks parts what they can do, never who they are
     "loop.py",
     "simulate/**/*.py",
-    "flower/**/*.py",
     "sites/**/*.py",
     "runs/**/*.py",
     "methods/combine.py",

@@ -28,6 +28,10 @@ class Params:
     """A model's state as three vectors, so that load, distance and mean are single operations.
 
     Their order is that of `params.Layout`; only the layout knows which entry belongs to which tensor.
+
+    >>> from fedpca import build, params_of
+    >>> params_of(build("mlp", (1, 8, 8), 10, seed=0)).weights.shape
+    torch.Size([4810])
     """
 
     weights: Tensor  # (P,) float: all trainable parameters
@@ -90,7 +94,12 @@ class Net:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The server's present opinion of one client."""
+    """The server's present opinion of one client.
+
+    >>> from fedpca import Verdict
+    >>> Verdict("mislabeled", suspicion=0.9).group
+    'mislabeled'
+    """
 
     group: Group | None = None
     suspicion: float | None = None  # smoothed evidence of wrong labels, in [0, 1]; None before there is any
@@ -128,7 +137,13 @@ class Images(Protocol):
 
 @dataclass(frozen=True)
 class Shard:
-    """One client's training data: images and the labels its owner gave them."""
+    """One client's training data: images and the labels its owner gave them.
+
+    >>> import torch
+    >>> from fedpca import Shard
+    >>> Shard(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), torch.tensor([3, 7])).y.tolist()
+    [3, 7]
+    """
 
     x: Images
     y: Tensor  # (N,) int64
@@ -136,7 +151,16 @@ class Shard:
 
 @dataclass
 class Site:
-    """All that code on a client may see."""
+    """All that code on a client may see.
+
+    >>> import torch
+    >>> from fedpca import Site, build
+    >>> from fedpca.core import Order, Verdict
+    >>> x, y = torch.zeros(2, 1, 8, 8, dtype=torch.uint8), torch.tensor([3, 7])
+    >>> site = Site(build("mlp", (1, 8, 8), 10, seed=0), x, y, {}, Order(1, 10, Verdict()), torch.Generator())
+    >>> site.net(site.x).shape
+    torch.Size([2, 10])
+    """
 
     net: Net  # holds the global weights, in eval mode, until training changes them
     x: Images
@@ -169,7 +193,12 @@ class Samples:
 
 @dataclass(frozen=True)
 class Update:
-    """A client's answer to an order to train. Without samples there is nothing to send: `params` is None."""
+    """A client's answer to an order to train. Without samples there is nothing to send: `params` is None.
+
+    >>> from fedpca import Update
+    >>> Update(None, size=0).reliability
+    1.0
+    """
 
     params: Params | None
     size: int  # samples trained on
@@ -186,7 +215,12 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an aggregation made of the updates."""
+    """What an aggregation made of the updates.
+
+    >>> from fedpca import Outcome, build, params_of
+    >>> Outcome(params_of(build("mlp", (1, 8, 8), 10, seed=0)), weights={"berlin": 0.25, "bonn": 0.75}).weights["bonn"]
+    0.75
+    """
 
     params: Params  # the new global state
     weights: Weights | None = None  # each client's share in it, where the rule has such shares
@@ -224,7 +258,14 @@ Enter = Callable[[Diagnosis], Diagnosis]  # on the server, when a stage begins
 
 @dataclass(frozen=True)
 class Recipe:
-    """What one kind of round does. Without `report` the clients are asked only once a round."""
+    """What one kind of round does. Without `report` the clients are asked only once a round.
+
+    >>> from dataclasses import replace
+    >>> from fedpca import Plan, base, compose
+    >>> fedavg, median = base(Plan(rounds=3)), compose("median", Plan(rounds=3)).recipe(1)
+    >>> replace(fedavg, aggregate=median.aggregate) == median
+    True
+    """
 
     report: ReportPart | None
     diagnose: Diagnose
@@ -241,7 +282,12 @@ def forget_weights(diagnosis: Diagnosis) -> Diagnosis:
 
 @dataclass(frozen=True)
 class Stage:
-    """A recipe, how many rounds it lasts (None: until the end), and what becomes of earlier opinions."""
+    """A recipe, how many rounds it lasts (None: until the end), and what becomes of earlier opinions.
+
+    >>> from fedpca import Plan, Stage, base
+    >>> Stage(base(Plan(rounds=30)), rounds=10).rounds
+    10
+    """
 
     recipe: Recipe
     rounds: int | None = None
@@ -250,7 +296,12 @@ class Stage:
 
 @dataclass(frozen=True)
 class Method:
-    """A federated method: a name and the stages it goes through."""
+    """A federated method: a name and the stages it goes through.
+
+    >>> from fedpca import Plan, compose
+    >>> compose("fedpca-hs", Plan(rounds=30)).recipe(1).report is None  # it warms up first
+    True
+    """
 
     name: str
     stages: tuple[Stage, ...]
@@ -270,7 +321,12 @@ class Method:
 
 @dataclass(frozen=True)
 class Server:
-    """All that a run needs to go on: the result of its rounds so far."""
+    """All that a run needs to go on: the result of its rounds so far.
+
+    >>> from fedpca import Server, build, params_of
+    >>> Server(params_of(build("mlp", (1, 8, 8), 10, seed=0))).round  # none played yet
+    0
+    """
 
     params: Params
     round: int = 0  # rounds done

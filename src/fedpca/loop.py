@@ -27,7 +27,16 @@ if TYPE_CHECKING:
 
 
 def play(method: Method, clients: Clients, server: Server, rounds: int) -> Iterator[Server]:
-    """The server after each round, from where it stands up to `rounds`; a saved server goes on as if never stopped."""
+    """The server after each round, from where it stands up to `rounds`; a saved server goes on as if never stopped.
+
+    >>> from fedpca import Experiment, InProcess, Server, Workers, build, federate, load, method_of, params_of, play
+    >>> experiment = Experiment(data={"clients": 4})
+    >>> federation, method = federate(experiment, load(experiment.data)), method_of(experiment)
+    >>> net = build("mlp", federation.shape, len(federation.classes), seed=0)
+    >>> clients = InProcess(method, federation.shards, Workers([net]), seed=0)
+    >>> [server.round for server in play(method, clients, Server(params_of(net)), rounds=2)]
+    [1, 2]
+    """
     while server.round < rounds:
         stage, begins = method.at(server.round + 1)
         if begins:

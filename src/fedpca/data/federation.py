@@ -60,7 +60,14 @@ class Federation:
 
 
 def federate(experiment: Experiment, dataset: Dataset) -> Federation:
-    """The data spread over clients, with rare clients' images corrupted and mislabeled clients' labels flipped."""
+    """The data spread over clients, with rare clients' images corrupted and mislabeled clients' labels flipped.
+
+    >>> from fedpca import Experiment, federate, load
+    >>> experiment = Experiment(data={"clients": 4}, noise={"clients": 0.25, "labels": 0.8})
+    >>> federation = federate(experiment, load(experiment.data))
+    >>> list(federation.shards), federation.shape
+    (['0', '1', '2', '3'], (1, 8, 8))
+    """
     settings, rare, noise = experiment.data, experiment.rare, experiment.noise
     train = _draw(dataset.train, settings.train_images, settings.seed, "train")
     kept, aside = set_aside(train.labels, settings.validation_share, settings.seed)

@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
 
 def base(plan: Plan) -> Recipe:
-    """The recipe that methods change: train on everything, average by size."""
+    """The recipe that methods change: train on everything, average by size.
+
+    >>> from fedpca import Plan, base
+    >>> base(Plan(rounds=3)).report is None
+    True
+    """
     from fedpca.parts.client.select import everything
     from fedpca.parts.server.aggregate import WeightedMean
     from fedpca.parts.server.cohort import SampleClients, everyone
@@ -46,5 +51,10 @@ def training(plan: Plan) -> LocalTraining:
 
 
 def one_stage(recipe: Recipe) -> Method:
-    """A method that does the same in every round; its name is that of its definition."""
+    """A method that does the same in every round; its name is that of its definition.
+
+    >>> from fedpca import Plan, base, one_stage
+    >>> len(one_stage(base(Plan(rounds=3))).stages)
+    1
+    """
     return Method("", (Stage(recipe),))

@@ -26,6 +26,11 @@ def plus(a: Method, b: Method, plain: Recipe, share: float) -> Method:
 
     Each keeps its own memory and opinions. Where both change the same thing of selection or training, B's change
     counts. `share` is the part of A's model.
+
+    >>> from fedpca import Plan, base, compose, plus
+    >>> plan = Plan(rounds=3)
+    >>> plus(compose("fedavg", plan), compose("median", plan), base(plan), share=0.5).name
+    'fedavg+median'
     """
     names = (a.name, b.name if b.name != a.name else f"{b.name} again")
     stages = (_joint_stage(start, length, a, b, names, plain, share) for start, length in _segments(a, b))

@@ -28,6 +28,7 @@ FAMILIES: Mapping[str, str] = {  # in the order of the tables, with their headin
 class Plan:
     """All that a method may know of the run that it is built for.
 
+    >>> from fedpca import Plan
     >>> Plan(rounds=10).training.lr
     0.03
     """
@@ -44,7 +45,12 @@ Build = Callable[[Plan, Any], Method]  # Any: each takes the settings that its d
 
 @dataclass(frozen=True)
 class Definition:
-    """A method by name."""
+    """A method by name.
+
+    >>> from fedpca.methods.fedavg import fedavg
+    >>> fedavg.name, fedavg.family, fedavg.judges
+    ('fedavg', 'baseline', False)
+    """
 
     name: str
     summary: str  # one line

@@ -33,6 +33,10 @@ def build(
 
     The weights are drawn on the CPU, so that they are the same on every device. Without `winograd` every convolution is
     PyTorch's own.
+
+    >>> from fedpca import build
+    >>> build("mlp", (1, 8, 8), 10, seed=0).module[-1]
+    Linear(in_features=64, out_features=10, bias=True)
     """
     factory = cast("Callable[[Shape, int], nn.Module]", import_object(factory_of(name), "model"))
     with torch.random.fork_rng(devices=[]):

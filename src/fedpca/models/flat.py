@@ -105,7 +105,12 @@ def load(net: Net, params: Params) -> None:
 
 
 def params_of(net: Net) -> Params:
-    """A copy of a model's state, on the CPU."""
+    """A copy of a model's state, on the CPU.
+
+    >>> from fedpca import build, params_of
+    >>> len(params_of(build("mlp", (1, 8, 8), 10, seed=0)).weights)
+    4810
+    """
     vectors = (net.weights.detach(), net.buffers, net.counters)
     return Params(*(vector.to("cpu", copy=True) for vector in vectors), lengths=net.lengths)
 

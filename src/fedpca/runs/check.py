@@ -19,7 +19,13 @@ from fedpca.settings.toml import change, read_table, setting_tables, upgrade, va
 
 
 def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
-    """The settings in a file, with `key=value` changes on top; its name is the file's unless it gives one."""
+    """The settings in a file, with `key=value` changes on top; its name is the file's unless it gives one.
+
+    >>> from pathlib import Path
+    >>> from fedpca import read_experiment
+    >>> read_experiment(Path("experiments/digits.toml"), ["rounds=15"]).rounds
+    15
+    """
     settings = read_settings(path, changes)
     if "" not in settings:
         raise SettingsError(f"{path} holds several settings ({', '.join(settings)}): read_settings reads them")
@@ -30,6 +36,11 @@ def read_settings(path: Path, changes: Sequence[str] = (), only: Sequence[str] =
     """What a file holds, by name: each `[setting.NAME]` over the rest of the file, changes on top; `only` those named.
 
     A file without such tables holds one experiment, named "".
+
+    >>> from pathlib import Path
+    >>> from fedpca import read_settings
+    >>> list(read_settings(Path("experiments/digits.toml")))  # one experiment, without a name
+    ['']
     """
     tables = setting_tables({"name": path.stem, **read_table(path)}, only, str(path))
     settings = {}
@@ -154,12 +165,22 @@ def client_count(experiment: Experiment) -> int | None:
 
 
 def plan_of(experiment: Experiment) -> Plan:
-    """What methods may know of an experiment."""
+    """What methods may know of an experiment.
+
+    >>> from fedpca import Experiment, plan_of
+    >>> plan_of(Experiment(rounds=5)).clients
+    20
+    """
     clients, seed = client_count(experiment), experiment.seeds[0]
     return Plan(experiment.rounds, experiment.training, experiment.participation, seed, clients)
 
 
 def method_of(experiment: Experiment, name: str = "") -> Method:
-    """The experiment's method of this name, its first one if none is given, as its settings say."""
+    """The experiment's method of this name, its first one if none is given, as its settings say.
+
+    >>> from fedpca import Experiment, method_of
+    >>> method_of(Experiment(methods=("fedavg", "median")), "median").name
+    'median'
+    """
     run = one_run(experiment, name or experiment.methods[0], experiment.seeds[0])
     return compose(run.methods[0], plan_of(run), run.method)

@@ -18,6 +18,7 @@ Table = dict[str, object]  # what a TOML table holds
 class Settings(BaseModel):
     """Frozen settings that refuse unknown keys.
 
+    >>> from fedpca import Settings
     >>> class Mine(Settings):
     ...     strength: float = 0.5
     >>> Mine(strength=2)

@@ -118,7 +118,12 @@ class EvaluationSettings(Settings):
 
 
 class Experiment(Settings):
-    """Everything that determines an experiment's numbers."""
+    """Everything that determines an experiment's numbers.
+
+    >>> from fedpca import Experiment
+    >>> Experiment(rounds=5, data={"clients": 10}).data.dataset
+    'digits'
+    """
 
     name: Annotated[str, Field(pattern=NAME)] = "experiment"  # also of its folder
     rounds: Count = 60

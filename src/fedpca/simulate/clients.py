@@ -23,6 +23,13 @@ class InProcess:
 
     Where model and method allow it, many clients are worked on at once (see `batched`), unless `batched` is off: that
     gives the very bits of clients that train alone.
+
+    >>> from fedpca import Experiment, InProcess, Workers, build, federate, load, method_of
+    >>> experiment = Experiment(data={"clients": 4})
+    >>> federation = federate(experiment, load(experiment.data))
+    >>> workers = Workers([build("mlp", federation.shape, len(federation.classes), seed=0)])
+    >>> InProcess(method_of(experiment), federation.shards, workers, seed=0).ids
+    ['0', '1', '2', '3']
     """
 
     def __init__(

@@ -21,6 +21,10 @@ class Workers:
 
     Results do not depend on the number of workers: every item is worked on by one thread alone, from a state that is
     loaded first, and results come back in the order of the items.
+
+    >>> from fedpca import Workers, build
+    >>> len(Workers([build("mlp", (1, 8, 8), 10, seed=0) for _ in range(2)]).nets)
+    2
     """
 
     def __init__(self, nets: Sequence[Net]) -> None:

@@ -56,7 +56,14 @@ class UpdateCollection:
 
 @dataclass(frozen=True)
 class PerCoordinate:
-    """Each entry of the state from the clients' values of that entry alone, sizes ignored."""
+    """Each entry of the state from the clients' values of that entry alone, sizes ignored.
+
+    >>> from dataclasses import replace
+    >>> from fedpca import PerCoordinate, Plan, base, one_stage
+    >>> largest = PerCoordinate(lambda values: values.amax(dim=0))  # from (clients, n) to (n,)
+    >>> one_stage(replace(base(Plan(rounds=3)), aggregate=largest)).recipe(1).aggregate is largest
+    True
+    """
 
     rule: Callable[[Tensor], Tensor]  # values (K, n), of the vector's own type -> (n,)
 
