@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedpca.errors import UserError
-from fedpca.operate.keys import host_names, make_keys, read_certificate, read_site_key, registered, same_key
+from fedpca.operate.keys import host_names, make_keys, read_certificate, read_site_key, registered_sites, same_key
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
@@ -22,7 +22,7 @@ def test_every_machine_gets_a_folder_of_its_own(tmp_path: Path):
     assert made.new == (tmp_path / "server", tmp_path / "sites" / "berlin", tmp_path / "sites" / "paris")
     assert {path.name for path in (tmp_path / "sites" / "paris").iterdir()} == {"ca.crt", "site.key", "site.pub"}
     assert {p.name for p in (tmp_path / "server").iterdir()} == {"ca.crt", "server.crt", "server.key", "sites"}
-    assert set(registered(tmp_path / "server")) == {"berlin", "paris"}
+    assert set(registered_sites(tmp_path / "server")) == {"berlin", "paris"}
     assert (tmp_path / "README.txt").read_text().count(". ") + 1 == 2, "two sentences"
 
 
@@ -51,7 +51,7 @@ def test_each_site_has_a_key_of_its_own_that_flower_takes(tmp_path: Path):
     make_keys(["berlin", "paris"], tmp_path)
     keys = {site: read_site_key(tmp_path / "sites" / site / "site.key") for site in ("berlin", "paris")}
     assert all(isinstance(key.curve, ec.SECP384R1) for key in keys.values())
-    for site, path in registered(tmp_path / "server").items():
+    for site, path in registered_sites(tmp_path / "server").items():
         assert [name for name, key in keys.items() if same_key(path.read_text(), key.public_key())] == [site]
 
 

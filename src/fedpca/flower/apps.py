@@ -16,7 +16,7 @@ from fedpca.sites.answer import answer, explain
 from fedpca.sites.data import BuildModel, LoadData, ReadData, own_folder, own_functions
 from fedpca.sites.messages import EVALUATE, HELLO, REPORT, TRAIN
 
-RAISED = 2  # Flower's code for an exception in a client's code
+APP_RAISED = 2  # Flower's code for an exception in a client's code
 
 server_app = ServerApp()
 
@@ -53,7 +53,7 @@ def site_app(read_data: ReadData, strict: bool = True) -> ClientApp:
                 return Message(to_records(reply), reply_to=message)
             except Exception as error:
                 traceback.print_exc(file=sys.stderr)
-                return Message(Error(RAISED, explain(error)), reply_to=message)
+                return Message(Error(APP_RAISED, explain(error)), reply_to=message)
 
         return handle
 

@@ -11,7 +11,7 @@ from fedpca.settings.toml import merge, nest, read_table, validate
 from fedpca.sites.settings import Deployment, SiteSettings
 
 Scalar = bool | int | float | str
-SIMULATED = ("partition-id", "num-partitions")  # what Flower's simulation tells a node
+SIMULATION_KEYS = ("partition-id", "num-partitions")  # what Flower's simulation tells a node
 
 
 def read_run_config(config: Mapping[str, Scalar]) -> tuple[Experiment, Deployment]:
@@ -33,7 +33,7 @@ def read_run_config(config: Mapping[str, Scalar]) -> tuple[Experiment, Deploymen
 
 def read_node_config(config: Mapping[str, Scalar], strict: bool = True) -> SiteSettings:
     """A site's settings; without `strict` keys that are not known here are somebody else's."""
-    known = {key: value for key, value in config.items() if key not in SIMULATED}
+    known = {key: value for key, value in config.items() if key not in SIMULATION_KEYS}
     if not strict:
         names = SiteSettings.model_fields.keys() | SiteSettings.RENAMED.keys()
         known = {key: value for key, value in known.items() if key.partition(".")[0] in names}

@@ -34,7 +34,7 @@ def to_records(content: Content, encoded: dict[int, ArrayRecord] | None = None) 
 def from_records(records: RecordDict) -> Content:
     """What a message says; its values are whatever the sender put in, for `sites.messages` to check."""
     for name, record in records.items():
-        if type(record) is not (kind := _kind(name)):
+        if not isinstance(record, kind := _kind(name)):
             raise WireError(f"{name!r:.80} must be of kind {kind.__name__}, got {type(record).__name__}")
     arrays = {name: _arrays(name, record) for name, record in records.array_records.items()}
     tables = {name: dict(record) for name, record in records.config_records.items()}

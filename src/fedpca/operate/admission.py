@@ -36,7 +36,7 @@ class Admission:
         """Makes Flower know the keys in the folder and no others."""
         if self.folder is None:
             return
-        paths = keys.registered(self.folder)
+        paths = keys.registered_sites(self.folder)
         found = {site: path.read_text(errors="replace").strip() for site, path in paths.items()}
         for site, (key, number) in self.known.items():
             if found.get(site) != key and number:

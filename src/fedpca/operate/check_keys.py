@@ -52,7 +52,7 @@ def _check_server_keys(folder: Path, authority: x509.Certificate) -> Iterator[Fi
     else:
         yield Finding("error", f"{folder / keys.SERVER_KEY} does not belong to {keys.SERVER_CERTIFICATE}", anew)
     yield _mode(folder / keys.SERVER_KEY)
-    sites = keys.registered(folder)
+    sites = keys.registered_sites(folder)
     yield Finding("ok" if sites else "error", f"{len(sites)} sites may join: {', '.join(sites) or 'nobody'}")
 
 

@@ -35,7 +35,7 @@ def check_server(server: str, folder: Path | None) -> Iterator[Finding]:
         return
     context = ssl.create_default_context(cafile=str(folder / CA_CERTIFICATE))
     try:
-        with _connected(host, port) as plain, context.wrap_socket(plain, server_hostname=host):
+        with _connect(host, port) as plain, context.wrap_socket(plain, server_hostname=host):
             pass
     except ssl.SSLError as error:
         yield from _explain(error, host, port)
@@ -47,7 +47,7 @@ def check_server(server: str, folder: Path | None) -> Iterator[Finding]:
 def _reach(host: str, port: int) -> Finding:
     """Stops where nobody answers."""
     try:
-        with _connected(host, port) as open_socket:
+        with _connect(host, port) as open_socket:
             return Finding("ok", f"{host} port {port} can be reached, at {open_socket.getpeername()[0]}")
     except socket.gaierror:
         raise UserError(f"{host} is not a name that this machine can find: ask for the address, or mend DNS") from None
@@ -59,7 +59,7 @@ def _reach(host: str, port: int) -> Finding:
         raise UserError(f"{host} port {port}: {error.strerror}; is the server up, and is the port right?") from None
 
 
-def _connected(host: str, port: int) -> socket.socket:
+def _connect(host: str, port: int) -> socket.socket:
     return socket.create_connection((host, port), timeout=TIMEOUT)
 
 
@@ -90,7 +90,7 @@ def _certificate(host: str, port: int) -> x509.Certificate:
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with _connected(host, port) as plain, context.wrap_socket(plain, server_hostname=host) as shown:
+    with _connect(host, port) as plain, context.wrap_socket(plain, server_hostname=host) as shown:
         return x509.load_der_x509_certificate(shown.getpeercert(binary_form=True) or b"")
 
 
@@ -112,7 +112,7 @@ def _check_answer(server: str, host: str, port: int, context: ssl.SSLContext | N
 
 def _ask(host: str, port: int, context: ssl.SSLContext | None) -> tuple[int, float | None]:
     """Status of the answer, and the server's time; without proxies, which sites do not use either."""
-    with _connected(host, port) as plain:
+    with _connect(host, port) as plain:
         stream = context.wrap_socket(plain, server_hostname=host) if context else plain
         stream.sendall(f"GET /health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
         answer = HTTPResponse(stream)

@@ -57,17 +57,17 @@ def examine(machine: Machine) -> Iterator[Finding]:
     if machine.keys is not None:
         from fedpca.operate.check_keys import check_keys  # here: only keys need `cryptography`
 
-        yield from _guarded(check_keys(machine.keys, machine.site))
+        yield from _guard(check_keys(machine.keys, machine.site))
     if machine.server is not None:
-        yield from _guarded(check_server(machine.server, machine.keys))
+        yield from _guard(check_server(machine.server, machine.keys))
     yield check_disk(machine.state)
     if expected is not None:
-        yield from _guarded(check_model(expected))
+        yield from _guard(check_model(expected))
     if machine.data is not None:
-        yield from _guarded(check_data(machine.data, expected))
+        yield from _guard(check_data(machine.data, expected))
 
 
-def _guarded(check: Iterator[Finding]) -> Iterator[Finding]:
+def _guard(check: Iterator[Finding]) -> Iterator[Finding]:
     """A check that cannot go on is an error of its own."""
     try:
         yield from check
@@ -83,9 +83,9 @@ def read_expected(path: Path) -> Expected:
 def check_versions(expected: Expected | None) -> Iterator[Finding]:
     """Python, PyTorch, Flower and fedpca, as installed."""
     yield Finding("ok", f"Python {sys.version.split()[0]}")
-    yield _installed("torch", None, "pip install -c constraints.txt fedpca")
-    wanted = (expected and expected.flwr) or _pinned("flwr")
-    yield _installed("flwr", wanted, f"pip install 'flwr=={wanted}'" if wanted else "pip install 'fedpca[flower]'")
+    yield _check_version("torch", None, "pip install -c constraints.txt fedpca")
+    wanted = (expected and expected.flwr) or _required_version("flwr")
+    yield _check_version("flwr", wanted, f"pip install 'flwr=={wanted}'" if wanted else "pip install 'fedpca[flower]'")
     own = expected.fedpca if expected else None
     if own in (None, __version__):
         yield Finding("ok", f"fedpca {__version__}")
@@ -93,7 +93,7 @@ def check_versions(expected: Expected | None) -> Iterator[Finding]:
         yield Finding("error", f"fedpca {__version__}, but the federation has {own}", f"pip install 'fedpca=={own}'")
 
 
-def _installed(package: str, wanted: str | None, remedy: str) -> Finding:
+def _check_version(package: str, wanted: str | None, remedy: str) -> Finding:
     try:
         found = version(package)
     except PackageNotFoundError:
@@ -103,7 +103,7 @@ def _installed(package: str, wanted: str | None, remedy: str) -> Finding:
     return Finding("ok", f"{package} {found}")
 
 
-def _pinned(package: str) -> str | None:
+def _required_version(package: str) -> str | None:
     """The one version that fedpca was made for."""
     lines = [line.partition(";")[0].strip() for line in requires("fedpca") or ()]
     return next((line.partition("==")[2] for line in lines if line.startswith(f"{package}==")), None)

@@ -72,7 +72,7 @@ def is_site_name(name: str) -> bool:
     return re.fullmatch(SITE_NAME, name) is not None
 
 
-def registered(server: Path) -> dict[str, Path]:
+def registered_sites(server: Path) -> dict[str, Path]:
     """Public key files of the sites that may join, by name."""
     found = {path.stem: path for path in sorted((server / SITES).glob("*.pub"))}
     for name in found:

@@ -60,7 +60,7 @@ class Child:
             errors="replace",
             start_new_session=True,  # Ctrl-C reaches only us, who pass it on
         )
-        self.reader = Thread(target=self._read, args=(log, show or plain), daemon=True)
+        self.reader = Thread(target=self._read, args=(log, show or without_chatter), daemon=True)
         self.reader.start()
 
     def _read(self, log: Log, show: Show) -> None:
@@ -77,7 +77,7 @@ class Child:
         return code
 
 
-def plain(line: str) -> str | None:
+def without_chatter(line: str) -> str | None:
     """A line of Flower's log without what it says at every request."""
     return None if CHATTER.search(line) else line
 
@@ -92,7 +92,7 @@ def end(children: Sequence[Child]) -> None:
 
 
 @contextmanager
-def stopping() -> Iterator[Event]:
+def stop_signals() -> Iterator[Event]:
     """An event that Ctrl-C, a termination and a closed terminal set; before and after, these do what they did."""
     stop = Event()
     before = {n: signal.signal(n, lambda *_: stop.set()) for n in STOPS}

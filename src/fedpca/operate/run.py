@@ -10,7 +10,7 @@ import tomli_w
 
 from fedpca.atomic import write_whole
 from fedpca.errors import RunError
-from fedpca.operate.processes import Child, Log, end, environment, flwr, program, stopping
+from fedpca.operate.processes import Child, Log, end, environment, flwr, program, stop_signals
 from fedpca.operate.server import connection_file
 
 COMPLETED = "finished:completed"
@@ -21,7 +21,7 @@ def submit(app: Path, changes: Mapping[str, object], state: Path, log: Log) -> i
     if not connection_file(state).is_file():
         raise RunError(f"{state} belongs to no server: start one with `fedpca deploy server --state {state}`")
     env = environment(state.resolve() / "flower")
-    with stopping() as stop:
+    with stop_signals() as stop:
         number = str(flwr(["run", str(app), *_config_options(changes, state)], env)["run-id"])
         log(f"run {number} started")
         ended = _follow(number, env, stop, log)

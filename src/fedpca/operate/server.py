@@ -25,10 +25,10 @@ from fedpca.operate.processes import (
     free_port,
     is_loopback,
     locked_state,
-    plain,
     program,
-    stopping,
+    stop_signals,
     wait_until_open,
+    without_chatter,
 )
 
 NEW_SITES = 5.0  # seconds between looks at who may join
@@ -49,7 +49,7 @@ def serve(options: ServerOptions, insecure: bool, log: Log) -> int:
     _check(options, insecure)
     with ExitStack() as stack:
         stack.enter_context(locked_state(options.state))
-        stop = stack.enter_context(stopping())
+        stop = stack.enter_context(stop_signals())
         children: list[Child] = []
         stack.callback(lambda: end(children))
         return _serve(options, children, stop, log)
@@ -59,7 +59,7 @@ def _serve(options: ServerOptions, children: list[Child], stop: Event, log: Log)
     inner, env = free_port(), environment(options.state.resolve() / "flower")
     admission = Admission(options.keys, env, log)
     children.append(
-        Child("server", _superlink(options.keys, inner), env, log, lambda line: plain(admission.named(line)))
+        Child("server", _superlink(options.keys, inner), env, log, lambda line: without_chatter(admission.named(line)))
     )
     if not wait_until_open(inner, children[0], stop):
         return 0
@@ -100,7 +100,7 @@ def _check(options: ServerOptions, insecure: bool) -> None:
                 raise UserError(
                     f"{options.keys} has no {name}: --keys must be the folder server/ of `fedpca deploy keys`"
                 )
-        if not keys.registered(options.keys):
+        if not keys.registered_sites(options.keys):
             raise UserError(
                 f"{options.keys / keys.SITES} has no NAME.pub, so nobody may join: run `fedpca deploy keys NAME`"
             )

@@ -25,12 +25,12 @@ from fedpca.operate.processes import (
     free_port,
     is_loopback,
     locked_state,
-    plain,
     program,
-    stopping,
+    stop_signals,
+    without_chatter,
 )
 
-REFUSED = "[code: 2004]"  # Flower's: it does not know the key, or takes the site's last process for alive
+REFUSAL = "[code: 2004]"  # Flower's: it does not know the key, or takes the site's last process for alive
 LEASE = 120.0  # seconds after which Flower has surely noticed that a process is gone; it takes 60
 JOINED = "joined"  # file in a site's state: which server it has been connected to
 PAUSE = 5.0  # seconds before a site that was connected tries again
@@ -53,7 +53,7 @@ def join(options: SiteOptions, insecure: bool, log: Log) -> int:
     _check(options, insecure)
     with ExitStack() as stack:
         stack.enter_context(locked_state(options.state))
-        stop = stack.enter_context(stopping())
+        stop = stack.enter_context(stop_signals())
         children: list[Child] = []
         stack.callback(lambda: end(children))
         return _join(options, children, stop, log)
@@ -69,7 +69,7 @@ def _join(options: SiteOptions, children: list[Child], stop: Event, log: Log) ->
         while child.ended() is None and not stop.wait(0.2):
             pass
         if not stop.is_set():
-            refused = REFUSED in " ".join(child.last)
+            refused = REFUSAL in " ".join(child.last)
             limit = limit if refused else time.monotonic() + LEASE
             why = f"{options.server} takes this site's last process for alive" if refused else "the connection ended"
             if not refused or not _was_there(options) or time.monotonic() > limit:
@@ -125,7 +125,7 @@ def _show(options: SiteOptions, connected: Event) -> Show:
             connected.set()
             write_whole(options.state / JOINED, options.server)
             return f"connected to {options.server}"
-        return plain(line)
+        return without_chatter(line)
 
     return show
 
@@ -139,7 +139,7 @@ def _was_there(options: SiteOptions) -> bool:
 def _refuse_hopeless(child: Child, server: str, connected: Event) -> None:
     """Stops where trying again would not help; a server that restarts ends connections too, and is waited for."""
     said = " ".join(child.last)
-    if REFUSED in said:
+    if REFUSAL in said:
         raise RunError(
             f"{server} does not know the key of {child.name}: its operator must put your site.pub into the server's "
             f"keys as sites/{child.name}.pub"
