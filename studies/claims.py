@@ -48,7 +48,7 @@ def dispersion_gap(runs: Sequence[Run]) -> tuple[float, float]:
         q = float(str(run.settings.method[run.method]["q"]))
         for line in run.rounds[-run.settings.evaluation.last_rounds :]:
             own = line["clients"]
-            if own["dispersion"] is None:  # a round to warm up
+            if own["dispersion"] is None or own["weight"] is None:  # a round to warm up
                 continue
             of = {
                 c: (s, w) for c, s, w in zip(own["id"], own["dispersion"], own["weight"], strict=True) if c not in wrong

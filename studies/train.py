@@ -71,7 +71,7 @@ def table(out: Path) -> None:
 
 def _judgement(runs: list[Run]) -> tuple[float, float, float]:
     """Mean F1 and wrongly accused clients per round over the last ten, and worst accuracy in percent."""
-    found = [line["identification"] for run in runs for line in run.rounds[-LAST:]]
+    found = [own for run in runs for line in run.rounds[-LAST:] if (own := line["identification"])]
     wrongly = fmean(f["accused_common"] + f["accused_rare"] for f in found)
     groups = runs[0].last()
     worst = min(fmean(v for run in runs for v in run.last()[group]) for group in groups)

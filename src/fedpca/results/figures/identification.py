@@ -52,9 +52,10 @@ def draw_identification(runs: Sequence[Run]) -> Figure | None:
 def tally(line: Line, kinds: dict[str, str]) -> dict[str, int] | None:
     """How many clients are judged mislabeled rightly, missed, and judged so wrongly; None if nobody is judged."""
     clients = line["clients"]
-    if not clients.get("group"):
+    groups = clients.get("group")
+    if not groups:
         return None
-    judged = {c for c, group in zip(clients["id"], clients["group"], strict=True) if group == "mislabeled"}
+    judged = {c for c, group in zip(clients["id"], groups, strict=True) if group == "mislabeled"}
     truly = {c for c, kind in kinds.items() if "mislabeled" in kind}
     rare = {c for c, kind in kinds.items() if kind == "rare"}
     counts = (len(judged & truly), len(truly - judged), len(judged - truly - rare), len(judged & rare))

@@ -106,11 +106,13 @@ def snapshot(run: Run, round: int | None = None) -> Snapshot | None:
 
 def reports(line: Line) -> dict[ClientId, Report]:
     """Loss and dispersion of the clients that have given both."""
-    clients = line["clients"]
-    if not clients.get("loss") or not clients.get("dispersion"):
-        return {}
-    rows = zip(clients["id"], clients["loss"], clients["dispersion"], strict=True)
-    return {c: {"loss": loss, "dispersion": spread} for c, loss, spread in rows if None not in (loss, spread)}
+    columns = line["clients"]
+    rows = zip(columns["id"], columns.get("loss") or (), columns.get("dispersion") or (), strict=False)
+    return {
+        client: {"loss": loss, "dispersion": spread}
+        for client, loss, spread in rows
+        if loss is not None and spread is not None
+    }
 
 
 def rule_of(run: Run) -> ThreeGroups | None:

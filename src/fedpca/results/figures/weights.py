@@ -47,7 +47,9 @@ def _has_weights(run: Run) -> bool:
 def _share(run: Run, group: str) -> float:
     """A group's share of the images."""
     sizes = dict(zip(run.about["clients"]["id"], run.about["clients"]["size"], strict=True))
-    return float(sum(sizes[client] for client in run.about[group]) / sum(sizes.values()))
+    return float(
+        sum(sizes[client] for client in run.about["rare" if group == "rare" else "mislabeled"]) / sum(sizes.values())
+    )
 
 
 FIGURE = FigureKind("weights", draw_weights, "no run has weights of clients that are known to be rare or mislabeled")

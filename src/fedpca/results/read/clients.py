@@ -8,8 +8,9 @@ from itertools import takewhile
 from typing import Any
 
 from fedpca.results.read.runs import Run
+from fedpca.runs.folder import RoundLine
 
-Line = dict[str, Any]  # one round of rounds.jsonl
+Line = RoundLine
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def clients_of(run: Run) -> list[str]:
 
 def column(line: Line, name: str, clients: Sequence[str]) -> list[Any]:
     """One value of each client in one round; None where there is none."""
-    values = line["clients"].get(name)
+    values: list[Any] | None = {**line["clients"]}.get(name)  # type: ignore[assignment] # any column
     if values is None:
         return [None] * len(clients)
     if line["clients"]["id"] == clients:

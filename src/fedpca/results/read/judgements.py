@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 from fedpca.results.read.runs import Run
+from fedpca.runs.folder import RoundLine
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ def judgements(runs: Sequence[Run]) -> Judgements | None:
     return Judgements(**means, accused=dict(accused), seeds=len(judging))
 
 
-def _last(run: Run) -> Sequence[dict[str, Any]]:
+def _last(run: Run) -> Sequence[RoundLine]:
     return run.rounds[-run.settings.evaluation.last_rounds :]
 
 
 def _groups(run: Run) -> list[str | None]:
     """Each client's group in the latest round; empty for methods that judge nobody."""
-    return (run.rounds[-1].get("clients") or {}).get("group") or []
+    return run.rounds[-1]["clients"].get("group") or []

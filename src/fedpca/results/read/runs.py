@@ -15,7 +15,7 @@ from fedpca.methods.identify import IdentifySettings
 from fedpca.methods.registry import METHODS, known_names
 from fedpca.results.read.metrics import in_tables
 from fedpca.runs.check import read_stored, stored_facts
-from fedpca.runs.folder import ROUNDS, SETTINGS, is_run, read_about, read_rounds
+from fedpca.runs.folder import ROUNDS, SETTINGS, About, RoundLine, is_run, read_about, read_rounds
 from fedpca.settings.experiment import Experiment
 from fedpca.settings.names import DROP
 from fedpca.settings.toml import flatten
@@ -27,8 +27,8 @@ class Run:
 
     folder: Path
     settings: Experiment
-    about: dict[str, Any]
-    rounds: Sequence[dict[str, Any]]
+    about: About
+    rounds: Sequence[RoundLine]
     varied: frozenset[str] = frozenset()  # settings in which other runs of its method differ: `with_differences`
 
     @property
@@ -195,8 +195,7 @@ def _refuse_twins(runs: list[Run]) -> list[Run]:
 
 def read_run(folder: Path) -> Run:
     """One run folder; a line that is still being written is passed over."""
-    rounds = [{**line} for line in read_rounds(folder)]
-    return Run(folder, read_stored(folder / SETTINGS), {**read_about(folder)}, rounds)
+    return Run(folder, read_stored(folder / SETTINGS), read_about(folder), read_rounds(folder))
 
 
 def _check_folder(folder: Path) -> Path:

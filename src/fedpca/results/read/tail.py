@@ -34,7 +34,7 @@ class Tail:
         except ValueError as error:
             raise RunError(f"the run folder {self.path.parent} cannot be read: {error}") from None
         if lines:
-            self.run = replace(self.run, rounds=[*self.run.rounds, *({**line} for line in lines)])
+            self.run = replace(self.run, rounds=[*self.run.rounds, *lines])
             self.offset += size
         return self.run
 

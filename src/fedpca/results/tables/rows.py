@@ -136,8 +136,8 @@ def _results(runs: Sequence[Run]) -> Results:
 
 
 def _row(label: str, runs: Sequence[Run]) -> Row:
-    weighed = [[line["weights"] for line in run.rounds] for run in runs if run.about.get("rare")]
-    products = [fairness_robustness(shares) for shares in weighed if all(shares)]
+    known = [run.rounds for run in runs if run.about.get("rare") and all(line["weights"] for line in run.rounds)]
+    products = [fairness_robustness([line["weights"] or {} for line in lines]) for lines in known]
     return Row(
         label,
         runs[0].method,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedpca.results.read.runs import Run, title
+from fedpca.runs.folder import RoundLine
 from fedpca.runs.scores import Headline, Spread, headline, spread
 
 Floats = NDArray[np.float64]
-Line = dict[str, Any]  # one round of rounds.jsonl
+Line = RoundLine
 Methods = Mapping[str, Sequence[Run]]  # the runs of each method, by its name and changed settings
 
 
@@ -53,7 +53,7 @@ def over_rounds(runs: Sequence[Run], value: Callable[[Sequence[Line]], Spread | 
 
 def over_groups(lines: Sequence[Line], metric: str, which: str) -> Spread | None:
     """Worst or average of a metric in one round in percent, as the tables define them; None if it was not tested."""
-    tested = [line["groups"] for line in lines if line.get("groups")]
+    tested = [groups for line in lines if (groups := line.get("groups"))]
     if not tested:
         return None
     found: Spread = getattr(headline({g: [100 * groups[g][metric] for groups in tested] for g in tested[0]}), which)
@@ -68,7 +68,7 @@ def final(runs: Sequence[Run]) -> Headline:
 
 def weight(lines: Sequence[Line], group: str) -> Spread | None:
     """What the clients of a group weigh together; None for rules without weights."""
-    known = [line["weights"][group] for line in lines if line.get("weights")]
+    known = [weights[group] for line in lines if (weights := line.get("weights"))]
     return spread(known) if known else None
 
 
