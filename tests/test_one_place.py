@@ -44,7 +44,7 @@ def last(plan: Plan, settings: LastSettings) -> Method:
 METRIC = '''
 """The mean probability of the label."""
 
-from fedpca.runs.metrics import Metric
+from fedpca import Metric
 
 
 def credence(seen):
@@ -56,7 +56,7 @@ METRIC = Metric("credence", "credence", "mean probability of the label", credenc
 CORRUPTION = '''
 """Images upside down."""
 
-from fedpca.data.corrupt import Corruption
+from fedpca import Corruption
 
 CORRUPTION = Corruption("upside_down", "turned upside down", lambda x, rng, _: x[:, :, ::-1], {"imagenet": (1.0,)})
 '''
@@ -65,7 +65,7 @@ FIGURE = '''
 
 from matplotlib.figure import Figure
 
-from fedpca.results.figures.shared.registry import FigureKind
+from fedpca.results.figures import FigureKind
 
 
 def draw(runs):

@@ -30,7 +30,13 @@ _CHUNK = 1 << 20  # values worked on at once: 7 colour images of 224x224, or 8 M
 
 @dataclass(frozen=True)
 class Corruption:
-    """A way to make images worse, with the constants that a severity stands for."""
+    """A way to make images worse, with the constants that a severity stands for.
+
+    >>> from fedpca import Corruption
+    >>> flip = Corruption("flip", "upside down", lambda x, rng, _: x[:, :, ::-1], {"imagenet": (1.0,)})
+    >>> flip.constant(severity=1, table="imagenet")
+    1.0
+    """
 
     name: str
     summary: str
@@ -56,7 +62,16 @@ def corruption(
     channels: tuple[int, ...] = (1, 3),
     **severities: Sequence[Constant],
 ) -> Callable[[Apply], Corruption]:
-    """Makes a function a corruption of its name; `severities` by table, such as imagenet=(0.1, 0.2, 0.3, 0.4, 0.5)."""
+    """Makes a function a corruption of its name; `severities` by table, such as imagenet=(0.1, 0.2, 0.3, 0.4, 0.5).
+
+    >>> from fedpca import corruption
+    >>> @corruption(imagenet=(0.9, 0.6, 0.3))
+    ... def darker(x, rng, factor):
+    ...     '''Less light.'''
+    ...     return x * factor
+    >>> darker.name, darker.summary
+    ('darker', 'Less light')
+    """
 
     def define(apply: Apply) -> Corruption:
         summary = (apply.__doc__ or "").partition("\n")[0].rstrip(".")

@@ -36,6 +36,10 @@ def load(
     """The dataset that the settings name, as (N, C, H, W) bytes with labels from 0.
 
     `progress` gets how much of how much is done: bytes of a download, then images decoded.
+
+    >>> from fedpca import Experiment, load
+    >>> load(Experiment().data).classes
+    ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
     """
     if is_embedded(settings.dataset):
         return digits()

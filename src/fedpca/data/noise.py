@@ -21,7 +21,13 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class NoiseKind:
-    """What labels become when they are made wrong."""
+    """What labels become when they are made wrong.
+
+    >>> from fedpca import NoiseKind
+    >>> mirror = NoiseKind("mirror", "the class from the other end", lambda y, classes, exclusive, rng: classes - 1 - y)
+    >>> mirror.replace(3, 10, True, None)
+    6
+    """
 
     name: str
     summary: str

@@ -56,7 +56,13 @@ class Predictions:
 
 @dataclass(frozen=True)
 class Metric:
-    """A number between 0 and 1 that says how good predictions are; larger is better."""
+    """A number between 0 and 1 that says how good predictions are; larger is better.
+
+    >>> from fedpca import Metric
+    >>> worst = Metric("worst_class", "worst class", "the worst class", lambda seen: float(seen.recalls.min()))
+    >>> worst.in_tables
+    True
+    """
 
     name: str  # in records and settings
     head: str  # of a column
