@@ -16,6 +16,7 @@ from fedpca.models.build import build
 from fedpca.models.device import require_device
 from fedpca.models.flat import layout_of, params_of
 from fedpca.models.pretrained import weights_of
+from fedpca.runs.backbone import with_features
 from fedpca.runs.cell import Cell, Watch, is_done, is_tested
 from fedpca.runs.check import facts_of, method_of
 from fedpca.runs.evaluate import evaluate, identification, weight_shares
@@ -23,7 +24,6 @@ from fedpca.runs.features import features_of
 from fedpca.runs.folder import About, RoundLine, locked_run
 from fedpca.runs.writer import RunWriter, client_columns, versions
 from fedpca.settings.experiment import Experiment
-from fedpca.simulate.backbone import with_features
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 

@@ -16,11 +16,11 @@ from fedpca.data.federation import Federation, federate
 from fedpca.errors import DataError, SettingsError
 from fedpca.models.build import build
 from fedpca.models.pretrained import imagenet
+from fedpca.runs.backbone import SCALE, fingerprint, open_entry, with_features
 from fedpca.runs.cell import cells
 from fedpca.runs.check import check_experiment
 from fedpca.runs.run import prepare, run_cell
 from fedpca.settings.experiment import ModelSettings
-from fedpca.simulate.backbone import SCALE, fingerprint, open_entry, with_features
 
 MODEL = ModelSettings(name="linear", backbone="efficientnet-lite0", backbone_size=64)
 TABLE = {
