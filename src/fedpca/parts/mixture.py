@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 RIDGE, MAX_STEPS, TOLERANCE = 1e-6, 100, 1e-3  # scikit-learn's
 STARTS = 5  # of a mixture of numbers on a line
+LLOYD_STEPS = 10  # of k-means, from which the fit starts
 LOG_TAU = float(np.log(2 * np.pi))
 Covariance = Literal["full", "tied", "diag", "spherical"]
 
@@ -80,11 +81,11 @@ def bic(fits: Fits, covariance: Covariance) -> Floats:
     return value
 
 
-def _k_means(points: Floats, components: int, starts: int, steps: int = 10) -> NDArray[np.int64]:
+def _k_means(points: Floats, components: int, starts: int) -> NDArray[np.int64]:
     """Cluster of each point per start (S, K): k-means++ seeds 0, 1, 2, …, then a few rounds of Lloyd's algorithm."""
     centres = _spread_seeds(points, components, starts)
     clusters = _nearest(points, centres)
-    for _ in range(steps):
+    for _ in range(LLOYD_STEPS):
         members = _members(clusters, components)
         sizes = members.sum(axis=2, keepdims=True)  # (S, G, 1)
         centres = np.where(sizes > 0, members @ points / np.maximum(sizes, 1), centres)

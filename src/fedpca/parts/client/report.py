@@ -46,12 +46,12 @@ class Sharpness:
         here = net.weights.detach().clone()
         slope = net.weights.grad
         net.weights.data.add_(slope, alpha=radius / (slope.norm().item() + 1e-12))
-        after = _sum_of_losses(site)
+        after = _sum_of_losses(site, backward=False)
         net.weights.data.copy_(here)
         return {"sharpness": max((after - before) / len(site.y), 1e-10)}
 
 
-def _sum_of_losses(site: Site, backward: bool = False) -> float:
+def _sum_of_losses(site: Site, *, backward: bool) -> float:
     total = 0.0
     for rows in torch.split(torch.arange(len(site.y)), BATCH):
         loss = cross_entropy(site.net(site.x[rows]), to_device(site.y[rows], site.net.device), reduction="sum")
