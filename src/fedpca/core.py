@@ -27,7 +27,7 @@ LABELS = "labels"  # in a client's memory: its corrected labels, in place of the
 class Params:
     """A model's state as three vectors, so that load, distance and mean are single operations.
 
-    Their order is that of `params.Layout`; only the layout knows which entry belongs to which tensor.
+    Their order is that of `models.flat.Layout`; only the layout knows which entry belongs to which tensor.
 
     >>> from fedpca import build, params_of
     >>> params_of(build("mlp", (1, 8, 8), 10, seed=0)).weights.shape
@@ -57,7 +57,7 @@ def identity(images: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Net:
-    """A model whose tensors are views into three vectors (see `params.flatten`), one per worker.
+    """A model whose tensors are views into three vectors (see `models.flat.flatten`), one per worker.
 
     It alone may be on another device: images go in from the CPU, and what a client says or sends is on the CPU again.
     """

@@ -45,7 +45,7 @@ def settings(**training: object) -> Experiment:
         "training": {"batch": 16, **training},
         "method": {"fedpca-hs": {"warmup": 1}, "fedpca-hs-auto": {"warmup": 1}},
     }
-    return check_experiment(table, "team")
+    return check_experiment(table, "batched")
 
 
 def played(experiment: Experiment, name: str, in_batches: bool, workers: int = 1, rounds: int = 3) -> list[Server]:
