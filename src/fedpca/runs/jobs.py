@@ -85,7 +85,11 @@ def describe(experiment: Experiment, federation: Federation, jobs: int, workers:
     text += f", models on {experiment.device}" if experiment.device != "cpu" else ""
     if (batching := training_batching(net, base(plan_of(experiment)))) is None:
         return f"{text}, a client at a time each"
-    where = f"; small enough for one of the {workers}" if workers > 1 and not batching.threads else ""
+    where = (
+        f"; they are so small that one of the {workers} workers does them all"
+        if workers > 1 and not batching.threads
+        else ""
+    )
     return f"{text}, {min(TRAINED, len(federation.shards))} clients together where the method allows it{where}"
 
 
