@@ -210,7 +210,7 @@ def test_list_for_people_and_for_scripts():
     assert "20 clients" in fedpca("list", "experiments").stdout
     (method, *_) = json.loads(fedpca("list", "methods", "--json").stdout)
     assert method["name"] == "fedavg"
-    assert set(method) == {"name", "summary", "category", "settings"}
+    assert set(method) == {"name", "summary", "family", "settings"}
     assert {entry["name"] for entry in json.loads(fedpca("list", "datasets", "--json").stdout)} >= {"digits", "cifar10"}
 
 
