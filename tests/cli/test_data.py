@@ -15,6 +15,7 @@ from fedpca.cli.main import main
 from fedpca.data.datasets import load
 from fedpca.runs.check import read_experiment
 from tests.data.made import encoded, isic_folder, rsna_folder, write
+from tests.data.test_number_tables import rows_of, write_csv
 from tests.unmeasured import unmeasured
 
 Command = Callable[..., str]
@@ -132,13 +133,27 @@ def test_an_interrupted_prepare_leaves_nothing(here: Path, number: int, code: in
     assert list(cache.iterdir()) == []
 
 
+def test_a_table_is_described(here: Path, fedpca: Command):
+    write_csv(here / "hospitals" / "all.csv", rows_of())
+    shown = fedpca("check", "hospitals")
+    for words in ("hospitals: complete", "60 (48 train, 12 test)", "age: number, ", "ca: number, ", "20 missing"):
+        assert words in shown
+    assert "pain: category of 2 (none, typical), " in shown
+    assert "decoded" not in shown
+    report = json.loads(fedpca("check", "hospitals", "--json"))
+    assert list(report["columns"]) == ["center", "age", "pain", "ca"]
+    assert "60 rows of 4 columns, 2 classes: a table" in fedpca("prepare", "hospitals")
+
+
 def test_data_alone_lists_what_there_is(here: Path, fedpca: Command):
     isic_folder(here / "isic-2019", [0, 1] * 4)
     (here / "mine").mkdir()
     write(here / "mine" / "a.txt", "a")
+    write_csv(here / "hospitals" / "all.csv", rows_of())
     shown = {line.split()[0]: line for line in fedpca().splitlines()}
     assert "embedded" in shown["digits"]
     assert str(here.parent / "data/isic-2019") in shown["isic-2019"]
     assert "missing" in shown["rsna-ich"]
     assert "yours" in shown["mine"]
+    assert "table" in shown["hospitals"]
     assert "behind check" in fedpca("--data-dir", here.parent, "check", "digits", code=2)

@@ -97,6 +97,9 @@ def prepare(name: Name, data_dir: DataDir = None, image_size: ImageSize = None) 
     try:
         with counting_bar("fetching") as progress:
             files = files_of(settings, find_layout(settings, data_folder(data_dir), progress))
+        if files.layout.is_table:
+            print(f"{_describe(decode(files, progress))}: a table, which runs read as it is; nothing to decode")
+            return
         before = open_entry(files.entry, files.name)
         with counting_bar("decoding") as progress:
             dataset = before or decode(files, progress)
@@ -130,6 +133,8 @@ def _data_in(path: Path) -> DataSettings:
 
 def _describe(dataset: Dataset) -> str:
     count = len(dataset.train.labels) + len(dataset.test.labels)
+    if dataset.table:
+        return f"{dataset.name}: {count:,} rows of {len(dataset.table)} columns, {len(dataset.classes)} classes"
     shape = "x".join(map(str, dataset.train.images.shape[1:]))
     skipped = f", {len(dataset.skipped):,} unreadable ones left out" if dataset.skipped else ""
     return f"{dataset.name}: {count:,} images of {shape}, {len(dataset.classes)} classes{skipped}"
@@ -146,11 +151,12 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"  files    {report.files:,} ({_bytes(report.bytes)})"
     if report.images:
         parts = ", ".join(f"{count:,} {part}" for part, count in report.images.items())
-        yield f"  images   {sum(report.images.values()):,} ({parts})"
+        yield f"  {'rows  ' if report.columns else 'images'}   {sum(report.images.values()):,} ({parts})"
         yield f"  classes  {', '.join(f'{name} {count:,}' for name, count in report.classes.items())}"
     if report.sizes:
         yield f"  size     {_sizes(report)}"
-    if report.files and report.images:
+    yield from (f"  column   {name}: {what}" for name, what in report.columns.items())
+    if report.files and report.images and not report.columns:
         yield f"  decoded  {report.decoded or f'not yet; `fedpca data prepare {report.name}` does it'}"
     yield from (f"  note     {note}" for note in report.notes)
     yield from (f"  error    {error}" for error in report.errors)

@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpca.data.columns import Column
 from fedpca.data.folders import discard, whole_folder
 from fedpca.data.formats.pictures import ColourError, Pixels, pixels
 from fedpca.data.formats.source import Picture, Source
@@ -36,7 +37,8 @@ _HEADER = 128  # bytes of a .npy file before its data
 class Part:
     """Images with their labels, for training or for testing."""
 
-    images: NDArray[np.uint8]  # (N, C, H, W); memory-mapped and read-only where they come from the cache
+    images: NDArray[np.generic]  # uint8 (N, C, H, W), memory-mapped and read-only where they come from the cache;
+    # of a table float64 (N, K, 1, 1) as `columns.read_columns` gives them, before a federation standardises them
     labels: NDArray[np.int64]  # (N,), from 0
     columns: Mapping[str, NDArray[np.str_]]  # the source's further columns, (N,) each
 
@@ -50,6 +52,7 @@ class Dataset:
     test: Part
     classes: tuple[str, ...]
     skipped: tuple[str, ...]  # one line per image that could not be read: which, and why
+    table: tuple[Column, ...] = ()  # what each column is, where these are no images
 
 
 def fingerprint(files: Sequence[Path], settings: Mapping[str, object]) -> str:

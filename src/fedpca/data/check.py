@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from fedpca.data.cache import PARTS, decode_batches, open_entry
+from fedpca.data.columns import Column, Values, read_columns
 from fedpca.data.datasets import digits, files_of, is_embedded
 from fedpca.data.formats.pictures import Size, decoded_size, stated_size
 from fedpca.data.formats.source import Layout, Picture, Slice
+from fedpca.data.formats.table import TABLE
 from fedpca.data.known import KNOWN
 from fedpca.data.labels import RawDataset, read_raw
 from fedpca.data.places import data_folder, find_files, not_found, places
@@ -34,6 +36,7 @@ class Report:
     images: Mapping[str, int] = field(default_factory=dict)  # listed in each part
     classes: Mapping[str, int] = field(default_factory=dict)  # images of each, in both parts
     sizes: Mapping[Size, int] = field(default_factory=dict)  # images of each width and height
+    columns: Mapping[str, str] = field(default_factory=dict)  # of a table: what each holds
     decoded: Path | None = None  # entry of the cache
     errors: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -74,6 +77,7 @@ def _report(
     report = Report(settings.dataset, place, len(here), sum(path.stat().st_size for path in here))
     try:
         data = read_raw(layout, settings)
+        columns = _columns(data) if layout.is_table else {}
         seen = _inspect(data, deep, progress)
     except DataError as error:
         return replace(report, errors=(str(error),), notes=_archives(place))
@@ -85,10 +89,29 @@ def _report(
         images=dict(zip(PARTS, map(len, data.labels), strict=True)),
         classes=dict(zip(data.classes, counts, strict=True)),
         sizes=seen.sizes,
+        columns=columns,
         decoded=files.entry if open_entry(files.entry, files.name) else None,
         errors=_summary(seen.missing, total, "missing", ", ") + _summary(seen.unreadable, total, "unreadable", "; "),
         notes=_notes(settings, layout, total, seen) + (_archives(place) if seen.missing else ()),
     )
+
+
+def _columns(data: RawDataset) -> dict[str, str]:
+    """What each column of a table holds, and in how many rows there is nothing."""
+    columns, parts = read_columns(data.sources)
+    values = np.concatenate(parts)
+    return {
+        column.name: _column(column, values[:, number], int(np.isnan(values[:, number]).sum()))
+        for number, column in enumerate(columns)
+    }
+
+
+def _column(column: Column, values: Values, missing: int) -> str:
+    absent = f", {missing:,} missing" if missing else ""
+    if column.levels:
+        return f"category of {len(column.levels)} ({', '.join(column.levels[:_SHOWN])}){absent}"
+    known = values[~np.isnan(values)]
+    return f"number, {known.min():g} to {known.max():g}{absent}" if len(known) else "nothing in any row"
 
 
 def _report_embedded(name: str) -> Report:
@@ -158,7 +181,7 @@ def _archives(place: Path | None) -> tuple[str, ...]:
 
 
 def states(data_dir: Path | None) -> Iterator[tuple[str, str, Path | None]]:
-    """Name, state and place of every known dataset, then of the user's own folders; no file is read."""
+    """Name, state and place of every known dataset, then of the user's own folders; of a table the header is read."""
     data = data_folder(data_dir)
     taken = set()
     for name in KNOWN:
@@ -170,7 +193,14 @@ def states(data_dir: Path | None) -> Iterator[tuple[str, str, Path | None]]:
         yield name, "there" if place else "missing", place
     for place in sorted(data.iterdir()) if data.is_dir() else ():
         if place.is_dir() and place not in taken and not place.name.startswith(".") and _has_files(place):
-            yield place.name, "yours", place
+            yield place.name, "table" if _is_table(place) else "yours", place
+
+
+def _is_table(place: Path) -> bool:
+    try:
+        return TABLE.recognise(place, DataSettings(dataset=str(place), clients=1)) is not None
+    except DataError:
+        return False
 
 
 def _has_files(place: Path) -> bool:

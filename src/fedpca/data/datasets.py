@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from fedpca.data.cache import Dataset, Part, fingerprint, open_or_decode
+from fedpca.data.columns import read_columns
 from fedpca.data.formats.source import Layout
 from fedpca.data.known import KNOWN
-from fedpca.data.labels import read_raw
+from fedpca.data.labels import RawDataset, read_raw
 from fedpca.data.places import cache_folder, data_folder, find_layout
+from fedpca.errors import DataError
 from fedpca.models.download import Progress
 from fedpca.settings.experiment import DataSettings
 
@@ -33,7 +35,7 @@ def load(
     cache_dir: Path | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
-    """The dataset that the settings name, as (N, C, H, W) bytes with labels from 0.
+    """The dataset that the settings name, as (N, C, H, W) bytes, or rows of a table, with labels from 0.
 
     `progress` gets how much of how much is done: bytes of a download, then images decoded.
 
@@ -55,9 +57,30 @@ def files_of(settings: DataSettings, layout: Layout, cache_dir: Path | None = No
 
 
 def decode(files: DatasetFiles, progress: Progress) -> Dataset:
-    """The dataset out of the cache, where it is put first if need be."""
+    """The dataset out of the cache, where it is put first if need be; a table is read each time."""
+    if files.layout.is_table:
+        return table_dataset(files.name, read_raw(files.layout, files.settings))
     size = files.settings.image_size or files.layout.size
     return open_or_decode(files.entry, files.name, lambda: read_raw(files.layout, files.settings), size, progress)
+
+
+def table_dataset(name: str, data: RawDataset) -> Dataset:
+    """A table's rows in place of images."""
+    columns, values = read_columns(data.sources)
+    texts = [{name: np.array(own, dtype=np.str_) for name, own in source.columns.items()} for source in data.sources]
+    train, test = (
+        Part(own[:, :, None, None], labels, text) for own, labels, text in zip(values, data.labels, texts, strict=True)
+    )
+    return Dataset(name, train, test, data.classes, (), columns)
+
+
+def require_images(dataset: Dataset, place: Path) -> None:
+    """Stops at a table of numbers: its columns are standardised by sums over all sites, which they do not exchange."""
+    if dataset.table:
+        raise DataError(
+            f"{place} is a table of numbers, which only simulations read so far (docs/deployment.md): "
+            "bring a function of your own that gives standardised numbers"
+        )
 
 
 def is_embedded(name: str) -> bool:

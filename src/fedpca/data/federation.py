@@ -1,8 +1,8 @@
 """The clients' data, the test groups, and the truth about both."""
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from fedpca.data import split
 from fedpca.data.corrupt import CORRUPTIONS, corrupt
 from fedpca.data.datasets import Dataset, Part
 from fedpca.data.noise import flip, mislabeled_clients
+from fedpca.data.standardise import EncodedColumn, add_sums, encode, encoding_of, require_table_settings, sums_of
 from fedpca.errors import DataError
 from fedpca.rng import numbers
 from fedpca.settings.base import rounded
@@ -57,6 +58,7 @@ class Federation:
     truth: Truth
     shape: tuple[int, int, int]
     classes: tuple[str, ...]
+    table: tuple[EncodedColumn, ...] = ()  # how columns went into the numbers, where these are no images
 
 
 def federate(experiment: Experiment, dataset: Dataset) -> Federation:
@@ -69,6 +71,8 @@ def federate(experiment: Experiment, dataset: Dataset) -> Federation:
     (['0', '1', '2', '3'], (1, 8, 8))
     """
     settings, rare, noise = experiment.data, experiment.rare, experiment.noise
+    if dataset.table:
+        require_table_settings(experiment, dataset.name)
     train = _draw(dataset.train, settings.train_images, settings.seed, "train")
     kept, aside = set_aside(train.labels, settings.validation_share, settings.seed)
     own = split_rows(settings, train.labels[kept], _columns_at(train.columns, kept), experiment.training.batch)
@@ -80,13 +84,31 @@ def federate(experiment: Experiment, dataset: Dataset) -> Federation:
         test = _part_at(train, aside)
     else:
         test = _draw(dataset.test, settings.test_images, settings.seed, "test")
+    train, test, table = _standardised(dataset, train, test, rows.values())
     return Federation(
         _shards(experiment, train, rows, rare_ids, wrong_ids, len(dataset.classes)),
         _tests(test, rare, settings.seed, bool(rare_ids), experiment.evaluation.on),
         Truth(rare_ids, wrong_ids, {client: torch.from_numpy(train.labels[places]) for client, places in rows.items()}),
         (train.images.shape[1], train.images.shape[2], train.images.shape[3]),
         dataset.classes,
+        table=table,
     )
+
+
+def _standardised(
+    dataset: Dataset, train: Part, test: Part, clients: Iterable[Rows]
+) -> tuple[Part, Part, tuple[EncodedColumn, ...]]:
+    """Both parts of a table as inputs of a model, by sums over each client's rows to train on; images as they are."""
+    if not dataset.table:
+        return train, test, ()
+    values = [part.images.astype(np.float64).reshape(len(part.labels), -1) for part in (train, test)]
+    total = add_sums([sums_of(values[0][own], dataset.table) for own in clients])
+    encoding = encoding_of([column.name for column in dataset.table], total)
+    parts = [
+        replace(part, images=encode(encoding, dataset.table, own))
+        for part, own in zip((train, test), values, strict=True)
+    ]
+    return parts[0], parts[1], encoding
 
 
 def _shards(
@@ -176,15 +198,16 @@ def _clean_shares(shares: Sequence[float], rare: Sequence[ClientId]) -> dict[Cli
     return dict(zip(rare, shares if len(shares) == len(rare) else [shares[0]] * len(rare), strict=True))
 
 
-def _corrupt(images: Pixels, rare: RareSettings, clean: float, rng: np.random.Generator) -> Pixels:
+def _corrupt(images: NDArray[np.generic], rare: RareSettings, clean: float, rng: np.random.Generator) -> Pixels:
     """Images of a rare client: a share stays clean, the rest is corrupted once and for all."""
     kind = CORRUPTIONS[rare.corruption]
     amount = kind.constant(rare.severity, rare.table) if rare.sigma is None else rare.sigma
+    pixels: Pixels = images.astype(np.uint8, copy=False)
     if clean == 0:
-        return corrupt(images, kind, amount, rng)
+        return corrupt(pixels, kind, amount, rng)
     spoiled = np.sort(rng.choice(len(images), rounded((1 - clean) * len(images)), replace=False))
-    mixed = np.array(images)
-    mixed[spoiled] = corrupt(images[spoiled], kind, amount, rng)
+    mixed = np.array(pixels)
+    mixed[spoiled] = corrupt(pixels[spoiled], kind, amount, rng)
     return mixed
 
 
@@ -202,7 +225,7 @@ def _tests(test: Part, rare: RareSettings, seed: int, any_rare: bool, which: str
     return groups
 
 
-def _tensor(images: Pixels) -> Tensor:
+def _tensor(images: NDArray[np.generic]) -> Tensor:
     """The same memory as a tensor; a read-only memory map stays one, and nobody writes to images."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")

@@ -117,5 +117,6 @@ def _rows_of(source: Source, rows: Labels) -> Source:
         source,
         labels=[source.labels[row] for row in rows],
         columns={name: [values[row] for row in rows] for name, values in source.columns.items()},
+        features={name: [values[row] for row in rows] for name, values in source.features.items()},
         pictures=lambda: (item for row, item in enumerate(source.pictures()) if row in wanted),
     )

@@ -31,10 +31,12 @@ class ModelEntry:
 
 MODELS: Mapping[str, ModelEntry] = {
     "linear": ModelEntry(
-        "features straight into the last layer; for a backbone's", "fedpca.models.cnn:linear", takes_features=True
+        "features straight into the last layer; for a backbone's, or a table of numbers",
+        "fedpca.models.cnn:linear",
+        takes_features=True,
     ),
     "mlp": ModelEntry(
-        "one hidden layer of 64; for 8x8 digits, a backbone's features, and speed",
+        "one hidden layer of 64; for 8x8 digits, a backbone's features, tables of numbers, and speed",
         "fedpca.models.cnn:mlp",
         takes_features=True,
     ),

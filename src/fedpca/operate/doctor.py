@@ -130,11 +130,12 @@ def check_model(expected: Expected) -> Iterator[Finding]:
 
 def check_data(data: Path, expected: Expected | None) -> Iterator[Finding]:
     """Images and labels as the run will read them; decodes them into the cache, as the first round would."""
-    from fedpca.data.datasets import load
+    from fedpca.data.datasets import load, require_images
     from fedpca.settings.experiment import DataSettings
 
     how = expected.model_dump(include={"image_size", "image_column", "label_column"}) if expected else {}
     dataset = load(DataSettings(dataset=str(data.resolve()), clients=1, **how))
+    require_images(dataset, data)
     shape = dataset.train.images.shape[1:]
     counts = f"{len(dataset.train.labels)} images to train on, {len(dataset.test.labels)} to test on"
     yield Finding("ok", f"{data}: {counts}, {_times(shape)}, {len(dataset.classes)} classes")

@@ -68,6 +68,7 @@ class About(TypedDict):
     mislabeled: NotRequired[list[str]]
     test_images: dict[str, int]  # by test group, or by site
     skipped_images: list[str]
+    table: NotRequired[list[dict[str, Any]]]  # of numbers: name, mean, deviation, levels, marks_missing of each column
     deployment: NotRequired[dict[str, Any]]  # its settings, with real sites
     versions: dict[str, str]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from fedpca.core import Server
@@ -119,6 +119,8 @@ def about(cell: Cell, dataset: Dataset, federation: Federation) -> About:
         "skipped_images": list(dataset.skipped),
         "versions": versions(),
     }
+    if federation.table:
+        described["table"] = [asdict(column) for column in federation.table]
     return {"setting": cell.setting, **described} if cell.setting else described
 
 

@@ -35,6 +35,7 @@ class DataSettings(Settings):
     validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.0  # of the training images of each class, set aside
     image_column: str = "image"
     label_column: str = "label"
+    feature_columns: tuple[str, ...] | None = None  # of a table of numbers; all without another use if not given
     image_root: Path | None = None  # where the paths of a CSV start; the CSV's own folder if not given
     image_size: Annotated[int, Field(ge=4)] | None = None  # images are resized to this square when decoded
 

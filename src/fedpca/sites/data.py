@@ -56,13 +56,14 @@ class Rows:
 
 def own_folder(context: object, site: SiteSettings, run: RunHead) -> SiteData:
     """The images and labels that the site's settings name, decoded once; the model that the run names."""
-    from fedpca.data.datasets import load
+    from fedpca.data.datasets import load, require_images
 
     if site.data is None:
         raise SettingsError('the site has no data: its settings must name them, as data = "FOLDER"')
     if run.task.data is None or run.task.model is None:
         raise SettingsError("the run names no model and no way to read data: sites must bring functions of their own")
     dataset = load(run.task.data.model_copy(update={"dataset": str(site.data)}))
+    require_images(dataset, site.data)
     codes = codes_of(dataset.classes, run.classes, site.data)
     parts = ((_mapped(part.images), torch.from_numpy(codes[part.labels])) for part in (dataset.train, dataset.test))
     train, test = (Shard(*part) for part in parts)
@@ -119,7 +120,7 @@ def net_of(build_model: BuildModel, shape: tuple[int, ...], device: str) -> Net:
     return as_net(module, head, shape, device)  # type: ignore[arg-type]
 
 
-def _mapped(images: NDArray[np.uint8]) -> Rows:
+def _mapped(images: NDArray[np.generic]) -> Rows:
     return Rows(lambda rows: torch.from_numpy(images[rows]), len(images))
 
 

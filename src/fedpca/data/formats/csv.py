@@ -29,8 +29,8 @@ def _recognise(place: Path, settings: DataSettings) -> Layout | None:
 
 def _source(files: list[Path], settings: DataSettings) -> Source:
     """A table's rows. Several label columns, parted by commas, are one column per class (1 for the row's class)."""
-    one_hot = tuple(name.strip() for name in settings.label_column.split(",")) if "," in settings.label_column else ()
-    image, wanted = settings.image_column, one_hot or (settings.label_column,)
+    image, wanted = settings.image_column, label_names(settings)
+    one_hot = wanted if len(wanted) > 1 else ()
     rows: list[dict[str, str]] = []
     labels: list[Label] = []
     pictures: list[tuple[str, Picture]] = []
@@ -49,6 +49,12 @@ def _source(files: list[Path], settings: DataSettings) -> Source:
     return Source(place, f"column {settings.label_column!r}", labels, lambda: iter(pictures), columns, one_hot)
 
 
+def label_names(settings: DataSettings) -> tuple[str, ...]:
+    """The column of labels, or one column for each class."""
+    names = settings.label_column
+    return tuple(name.strip() for name in names.split(",")) if "," in names else (names,)
+
+
 def csv_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     """The names of a table's columns, and its rows; a cell that a row lacks is empty."""
     try:
@@ -59,7 +65,7 @@ def csv_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{path} is not a CSV file in UTF-8: {error}") from None
     if names and not rows:
-        raise DataError(f"{path} has a header but no rows: it must list at least one image")
+        raise DataError(f"{path} has a header but no rows: it must have at least one")
     return names, rows
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpca.data.formats.files import train_and_test
-from fedpca.data.formats.source import Format, Layout, Source, array_source, given_labels
+from fedpca.data.formats.source import Format, Label, Layout, Source, array_source, given_labels
 from fedpca.errors import DataError
 from fedpca.settings.experiment import DataSettings
 
@@ -22,7 +22,17 @@ def _recognise(place: Path, settings: DataSettings) -> Layout | None:
 
 
 def _layout(path: Path) -> Layout:
-    """The arrays of images and labels in an .npz file, by their usual names."""
+    """The arrays of images and labels in an .npz file."""
+    train, test = array_names(path)
+
+    def read() -> tuple[Source, Source | None]:
+        return _npz_source(path, *train), _npz_source(path, *test) if test else None
+
+    return Layout((path,), test is not None, read)
+
+
+def array_names(path: Path) -> tuple[tuple[str, str], tuple[str, str] | None]:
+    """The names of x and y of each part in an .npz file: the first of the usual ones that are there."""
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path} is not an .npz file: write it with numpy.savez(path, x=images, y=labels)")
     with zipfile.ZipFile(path) as file:
@@ -33,14 +43,17 @@ def _layout(path: Path) -> Layout:
         if not there.issuperset(pair):
             names = ", ".join(sorted(there)) or "nothing"
             raise DataError(f"{path} must hold the arrays {' and '.join(pair)}, but holds {names}: rename or add them")
-
-    def read() -> tuple[Source, Source | None]:
-        return _npz_source(path, *train), _npz_source(path, *test) if test else None
-
-    return Layout((path,), test is not None, read)
+    return train, test
 
 
 def _npz_source(path: Path, x: str, y: str) -> Source:
+    images, labels = read_arrays(path, x, y)
+    place = f"{path}, array {x}"
+    return array_source(place, f"array {y}", _image_rows(images, place), labels)
+
+
+def read_arrays(path: Path, x: str, y: str) -> tuple[NDArray[np.generic], list[Label]]:
+    """The samples and the labels of a part."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             images, labels = arrays[x], arrays[y]
@@ -49,8 +62,7 @@ def _npz_source(path: Path, x: str, y: str) -> Source:
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if labels.ndim != 1:
         raise DataError(f"{path}, array {y}: labels must be of shape (N,), got {labels.shape}")
-    given, place = given_labels(labels.tolist(), f"{path}, array {y}"), f"{path}, array {x}"
-    return array_source(place, f"array {y}", _image_rows(images, place), given)
+    return images, given_labels(labels.tolist(), f"{path}, array {y}")
 
 
 def _image_rows(x: NDArray[np.generic], place: str) -> NDArray[np.generic]:

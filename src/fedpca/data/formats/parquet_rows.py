@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedpca.data.formats.source import Picture, Source, given_labels, require_columns
+from fedpca.data.formats.source import Picture, Source, given_labels, has_image_column, require_columns
 from fedpca.errors import DataError
 from fedpca.settings.experiment import DataSettings
 
@@ -30,6 +30,18 @@ def parquet_source(files: list[Path], settings: DataSettings) -> Source:
     columns = {name: ["" if value is None else str(value) for value in _values(files, name)] for name in kept}
     pictures = partial(_pictures, files, image)
     return Source(place, f"column {label!r}", labels, pictures, columns, _hub_classes(schema, label))
+
+
+def holds_images(path: Path, settings: DataSettings) -> bool:
+    """Whether a parquet file has a column of images by name, or one that a table of numbers cannot have."""
+    schema = _open(path).schema_arrow
+    others = [kind for kind in schema.types if pa.types.is_nested(kind) or _is_binary(kind)]
+    return bool(others) or "img" in schema.names or has_image_column(schema.names, settings)
+
+
+def all_values(files: list[Path]) -> dict[str, list[object]]:
+    """Every column of a table of numbers."""
+    return {name: _values(files, name) for name in _open(files[0]).schema_arrow.names}
 
 
 def _is_binary(kind: pa.DataType) -> bool:

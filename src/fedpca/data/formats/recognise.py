@@ -1,4 +1,4 @@
-"""Which layout of images and labels there is in a file or folder."""
+"""Which layout of images or numbers and labels there is in a file or folder."""
 
 from pathlib import Path
 
@@ -10,9 +10,11 @@ from fedpca.data.formats.npz import NPZ
 from fedpca.data.formats.parquet import PARQUET
 from fedpca.data.formats.published import ISIC, RSNA
 from fedpca.data.formats.source import Layout
+from fedpca.data.formats.table import TABLE
 from fedpca.settings.experiment import DataSettings
 
-FORMATS = {known.name: known for known in (PARQUET, IDX, CIFAR, ISIC, RSNA, CSV, NPZ, FOLDER)}  # asked in this order
+# asked in this order
+FORMATS = {known.name: known for known in (PARQUET, IDX, CIFAR, ISIC, RSNA, TABLE, CSV, NPZ, FOLDER)}
 KINDS = "; ".join(known.needs for known in FORMATS.values())
 
 

@@ -33,6 +33,7 @@ class Source:
     pictures: Callable[[], Iterator[tuple[str, Picture]]]  # name and picture of each row, from the first at every call
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     classes: tuple[str, ...] = ()  # where the source names them; labels then count from 0
+    features: Mapping[str, Sequence[object]] = field(default_factory=dict)  # of a table, which has no pictures
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Layout:
     read: Callable[[], tuple[Source, Source | None]]
     size: int | None = None  # side of the square that its images are resized to where the settings give none
     note: str = ""  # which of the images these are, where a layout does not take all
+    is_table: bool = False  # of numbers and categories, in place of images
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,12 @@ def image_layout(tables: tuple[Path, ...], train: Source, test: Source | None) -
     pictures = (picture for part in (train, test) if part for _, picture in part.pictures())
     images = (picture for picture in pictures if isinstance(picture, Path))
     return Layout((*tables, *images), test is not None, lambda: (train, test))
+
+
+def has_image_column(columns: Sequence[str], settings: DataSettings) -> bool:
+    """Whether a table has the column of images that the settings name, or they say that there should be one."""
+    default = DataSettings.model_fields["image_column"].default
+    return settings.image_column in columns or settings.image_column != default
 
 
 def require_columns(place: str, there: Sequence[str], image: str, *labels: str) -> None:
