@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:  # so that code without tensors, such as results, can use the types below without PyTorch
@@ -113,19 +114,22 @@ class Verdict:
         """The same with some fields changed; a large round changes thousands, and `replace` takes twice as long."""
         return Verdict(**{**vars(self), **changes})
 
+    def with_weight(self, weight: float) -> Verdict:
+        """The same with another weight, which every client gets in every round."""
+        return Verdict(self.group, self.suspicion, self.threshold, weight, self.report, self.notes, self.sides)
+
 
 NOBODY = Verdict()  # of whom nothing is known yet
 Diagnosis = Mapping[ClientId, Verdict]  # all that the server remembers besides the weights
 
 
-@dataclass(frozen=True)
-class Order:
-    """What the server tells one client, besides the weights."""
+class Order(NamedTuple):
+    """What the server tells one client, besides the weights; a tuple, since every round makes one for each client."""
 
     round: int  # counted from 1
     rounds: int  # the last round of the run
     verdict: Verdict
-    shown: Vectors = field(default_factory=dict)  # what the server's rule keeps and shows to clients
+    shown: Vectors = MappingProxyType({})  # what the server's rule keeps and shows to clients
 
 
 class Images(Protocol):

@@ -70,7 +70,7 @@ def with_outcome(diagnosis: Diagnosis, outcome: Outcome) -> Diagnosis:
     """The same opinions, with each client's share in this round's aggregation, and what the rule noted."""
     known, weights = dict(diagnosis), outcome.weights or {}
     for client, weight in weights.items():
-        known[client] = known.get(client, NOBODY).having(weight=weight)
+        known[client] = known.get(client, NOBODY).with_weight(weight)
     for client, notes in outcome.notes.items():
         verdict = known.get(client, NOBODY)
         known[client] = replace(verdict, notes={**verdict.notes, **notes})

@@ -119,7 +119,7 @@ def test_orders_come_back_with_every_bit_of_their_states(layout: Layout):
     assert list(again.shown) == list(shown)
     assert all(again.shown[name].numpy().tobytes() == vector.numpy().tobytes() for name, vector in shown.items())
     assert again.shown["moment"].dtype == torch.float64
-    assert replace(again, shown={}) == replace(order, shown={})
+    assert again._replace(shown={}) == order._replace(shown={})
 
 
 numbers = st.floats(allow_nan=False)

@@ -248,7 +248,7 @@ class Watched:
 
 def trained(site: Site, round: int, own: Params) -> None:
     """What the client remembers of an earlier round."""
-    keep_state(replace(site, order=replace(site.order, round=round)), own)
+    keep_state(replace(site, order=site.order._replace(round=round)), own)
 
 
 def shifted(params: Params, by: float) -> Params:

@@ -67,7 +67,7 @@ def own_site(site: Site, side: str) -> Site:
 def own_order(order: Order, side: str) -> Order:
     """What the server tells one side."""
     verdict = order.verdict.sides.get(side, Verdict())
-    return replace(order, verdict=verdict, shown=own_entries(order.shown, side))
+    return order._replace(verdict=verdict, shown=own_entries(order.shown, side))
 
 
 def own_server(server: Server, side: str) -> Server:
