@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -78,9 +79,31 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path):
     assert (tmp_path / "there").read_text() == "a file"
 
 
-def test_watch_of_finished_runs_says_so_and_ends(tmp_path: Path):
+def test_watch_of_finished_runs_says_so_and_serves_until_ctrl_c(tmp_path: Path):
     write_run(tmp_path / "runs/fedpca-d/seed-0", [a_line(1)])
-    assert "all runs in runs are finished" in fedpca("watch", "runs", cwd=tmp_path).stderr
+    command = [sys.executable, "-m", "fedpca", "watch", "runs", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stderr
+        line = process.stderr.readline()
+        assert "shows runs; its runs are finished; Ctrl-C stops" in line
+        with urlopen(line.split()[0]) as page:
+            assert b"<title>" in page.read()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+
+
+def test_one_unreadable_run_does_not_hide_the_others(tmp_path: Path):
+    write_run(tmp_path / "runs/fedpca-d/seed-0", [a_line(1)])
+    write_run(tmp_path / "runs/fedpca-d/seed-1", [a_line(1)], seed=1)
+    (tmp_path / "runs/fedpca-d/seed-0/about.json").write_text("{")
+    done = fedpca("results", "runs", cwd=tmp_path)
+    assert "fedpca-d" in done.stdout
+    assert "passed over: the run folder runs/fedpca-d/seed-0 cannot be read" in done.stderr
+    (tmp_path / "runs/fedpca-d/seed-1/about.json").write_text("{")
+    message = fedpca("results", "runs", cwd=tmp_path, code=2).stderr
+    assert "seed-0 cannot be read" in message
+    assert "seed-1 cannot be read" in message
+    assert "no run with a tested round below runs" in message
 
 
 def test_a_run_is_logged_where_it_is_told_to(tiny: Path, tmp_path: Path):

@@ -203,6 +203,40 @@ def test_foreign_and_broken_folders(tmp_path: Path):
         find_runs([tmp_path])
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("about.json", "{", "Expecting"),
+        ("about.json", '{"clients": {"id": []}}', "about.json has no 'dataset'"),
+        ("about.json", None, "No such file"),
+        ("settings.toml", "rounds = [", "not valid TOML"),
+        ("settings.toml", "strange = 1", "unknown key 'strange'"),
+        ("settings.toml", None, "there is no settings file"),
+        ("rounds.jsonl", "{\n", "Expecting"),
+        ("rounds.jsonl", "[]\n", "line 1 of rounds.jsonl has no 'round'"),
+    ],
+)
+def test_one_unreadable_folder_is_named_and_passed_over(tmp_path: Path, file: str, content: str | None, reason: str):
+    write_run(tmp_path / "broken")
+    write_run(tmp_path / "good", seed=1)
+    path = tmp_path / "broken" / file
+    path.unlink() if content is None else path.write_text(content)
+    said: list[str] = []
+    assert [run.seed for run in find_runs([tmp_path], said.append)] == [1]
+    (words,) = said
+    assert words.startswith(f"passed over: the run folder {tmp_path / 'broken'} cannot be read: ")
+    assert reason in words
+
+
+def test_a_run_that_writes_its_first_files_is_no_error(tmp_path: Path):
+    write_run(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/rounds.jsonl").write_text("")
+    said: list[str] = []
+    assert len(find_runs([tmp_path], said.append)) == 1
+    assert said == []
+
+
 def test_a_run_without_a_tested_round_is_not_shown_yet(tmp_path: Path):
     write_run(tmp_path / "a")
     lines = (tmp_path / "a/rounds.jsonl").read_text()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fedpca.errors import RunError
+from fedpca.results.page import watch
 from fedpca.results.page.data import key
 from fedpca.results.page.feed import RunFeed, answer
 from fedpca.results.page.watch import serve
@@ -84,13 +85,33 @@ def test_a_run_that_follows_keeps_it_alive(tmp_path: Path):
         thread.join(20)
 
 
-def test_what_is_finished_is_not_served(tmp_path: Path):
+def test_finished_runs_are_served_until_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write_run(tmp_path / "a", [a_line(1)])
     told: list[str] = []
-    serve(tmp_path, 0, told.append)
-    assert told == [
-        f"all runs in {tmp_path} are finished; `fedpca results {tmp_path} --html page.html` writes their page"
-    ]
+    pages = []
+
+    def interrupt(_: float) -> None:
+        pages.append(get(told[0].split()[0])[1])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watch, "_wait_for_interrupt", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        serve(tmp_path, 0, told.append)
+    assert told[0].endswith(f"shows {tmp_path}; its runs are finished; Ctrl-C stops")
+    assert "judged mislabeled" in pages[0]
+
+
+def test_an_unreadable_folder_is_named_and_the_others_are_shown(tmp_path: Path):
+    write_run(tmp_path / "a", [a_line(1)], rounds=2)
+    write_run(tmp_path / "b", [a_line(1)], seed=1, rounds=2)
+    (tmp_path / "b/about.json").write_text("{")
+    with served(tmp_path) as (told, thread, address):
+        until(lambda: len(told) == 2)
+        assert told[1].startswith(f"passed over: the run folder {tmp_path / 'b'} cannot be read")
+        state = json.loads(get(address, "/new")[1])["state"]
+        assert state.startswith("Under way: fedpca-d (warmup=0), seed 0 (round 1 of 2). Passed over: the run folder")
+        append(tmp_path / "a", a_line(2))
+        thread.join(20)
 
 
 def test_other_hosts_and_paths_are_refused(tmp_path: Path):

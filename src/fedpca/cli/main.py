@@ -140,7 +140,7 @@ def watch(
     folder: Annotated[Path, typer.Argument(metavar="RUNS", help="A run folder, or a folder of them.")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 8765,
 ) -> None:
-    """Show the page of runs that are under way, live in a browser of this machine; ends with the runs."""
+    """Show the page of runs in a browser of this machine: live while they go on, until Ctrl-C if they are finished."""
     from fedpca.cli.results import watch_runs
 
     watch_runs(folder, port)

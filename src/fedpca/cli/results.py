@@ -67,7 +67,7 @@ def _write(path: Path, content: str) -> None:
 
 
 def watch_runs(folder: Path, port: int) -> None:
-    """Serves the page of runs under way until they end, or until Ctrl-C."""
+    """Serves the page of runs until they end, or until Ctrl-C if they were finished before."""
     from fedpca.results.page.watch import serve
 
     try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from urllib.parse import parse_qs
 
+from fedpca.errors import RunError
 from fedpca.results.page.data import key, news
 from fedpca.results.page.page import in_order, parts
 from fedpca.results.page.words import enumeration, quantity
@@ -22,6 +24,7 @@ class FolderState:
     runs: list[Run]  # those that have played a round, in the page's order
     words: str
     is_done: bool
+    errors: tuple[str, ...] = ()  # what is wrong with run folders that were passed over
 
 
 @dataclass
@@ -38,9 +41,19 @@ class RunFeed:
         with self.lock:
             there = [path.parent for path in sorted(self.folder.rglob(SETTINGS)) if is_run(path.parent)]
             self.tails = {path: self.tails.get(path) or Tail(path) for path in there}
-            runs = in_order(with_differences([run for tail in self.tails.values() if (run := tail.read()).rounds]))
+            errors: list[str] = []
+            runs = in_order(with_differences([run for run in self._read(errors) if run.rounds]))
             idle = min((self.tails[run.folder].idle_seconds() for run in runs if not run.is_done), default=0.0)
-        return FolderState(runs, self._words(runs, idle), bool(runs) and all(run.is_done for run in runs))
+        words = " ".join((self._words(runs, idle), *(f"Passed over: {error}." for error in errors)))
+        return FolderState(runs, words, bool(runs) and all(run.is_done for run in runs), tuple(errors))
+
+    def _read(self, errors: list[str]) -> Iterator[Run]:
+        """Each run as it is now; what is wrong with those that cannot be read goes to `errors`."""
+        for tail in self.tails.values():
+            try:
+                yield tail.read()
+            except RunError as error:
+                errors.append(str(error))
 
     def _words(self, runs: list[Run], idle: float) -> str:
         going = [run for run in runs if not run.is_done]

@@ -1,4 +1,4 @@
-"""The page of runs that are under way, served to this machine alone."""
+"""The page of runs, under way or finished, served to this machine alone."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import NoReturn
 from urllib.parse import SplitResult, urlsplit
 
 from fedpca.errors import RunError
@@ -31,21 +32,34 @@ def serve(
 ) -> None:
     """Serves the page until all rounds of all runs below the folder are there; port 0 takes a free one.
 
-    For `end_seconds` after the last round the next run may begin, and browsers fetch the end. After `stall_seconds`
-    without a new round the page says so.
+    Runs that were all finished before are served until Ctrl-C. For `end_seconds` after the last round the next run may
+    begin, and browsers fetch the end. After `stall_seconds` without a new round the page says so.
     """
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file: name the folder of a run, or one that holds runs")
     feed = RunFeed(folder, stall_seconds)
-    if feed.state().is_done:
-        log(f"all runs in {folder} are finished; `fedpca results {folder} --html page.html` writes their page")
-        return
+    found = feed.state()
     with _listening(feed, port) as address:
-        log(f"{address} shows {folder} while its runs go on; Ctrl-C stops")
-        if not feed.state().runs:
-            log(f"waiting for the first round in {folder}" + " (there is no such folder yet)" * (not folder.exists()))
+        _announce(address, folder, found, log)
+        if found.is_done:
+            _wait_for_interrupt(poll_seconds)
         _wait_for_end(feed, poll_seconds, end_seconds)
     log(f"finished; `fedpca results {folder} --html page.html` writes the page as one file")
+
+
+def _announce(address: str, folder: Path, found: FolderState, log: Callable[[str], None]) -> None:
+    """Says what is served, and what is not."""
+    state = "; its runs are finished" if found.is_done else " while its runs go on"
+    log(f"{address} shows {folder}{state}; Ctrl-C stops")
+    for error in found.errors:
+        log(f"passed over: {error}")
+    if not found.runs:
+        log(f"waiting for the first round in {folder}" + " (there is no such folder yet)" * (not folder.exists()))
+
+
+def _wait_for_interrupt(poll_seconds: float) -> NoReturn:
+    while True:
+        time.sleep(poll_seconds)
 
 
 def _wait_for_end(feed: RunFeed, poll_seconds: float, end_seconds: float) -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedpca.errors import RunError
+from fedpca.errors import RunError, SettingsError
 from fedpca.methods.define import FAMILIES
 from fedpca.methods.identify import IdentifySettings
 from fedpca.methods.registry import METHODS, known_names
 from fedpca.results.read.metrics import in_tables
 from fedpca.runs.check import read_stored, stored_facts
-from fedpca.runs.folder import ROUNDS, SETTINGS, About, RoundLine, is_run, read_about, read_rounds
+from fedpca.runs.folder import ABOUT, ROUNDS, SETTINGS, About, RoundLine, is_run, read_about, read_rounds
 from fedpca.settings.experiment import Experiment
 from fedpca.settings.names import DROP
 from fedpca.settings.toml import flatten
@@ -160,14 +161,34 @@ def by_scenario(runs: Sequence[Run]) -> list[list[Run]]:
     return list(scenarios.values())
 
 
-def find_runs(folders: Iterable[Path]) -> list[Run]:
-    """Every run below these folders that has tested at least one round, in the order of their paths."""
+def _to_stderr(words: str) -> None:
+    print(words, file=sys.stderr)
+
+
+def find_runs(folders: Sequence[Path], warn: Callable[[str], None] = _to_stderr) -> list[Run]:
+    """Every run below these folders that has tested at least one round, in the order of their paths.
+
+    A run folder that cannot be read is named by `warn` and passed over. If none is left, that is an error.
+    """
     paths = {found.parent for folder in folders for found in _check_folder(folder).rglob(ROUNDS)}
-    runs = [run for run in map(read_run, filter(is_run, sorted(paths))) if run.last()]
+    errors: list[str] = []
+    runs = [run for run in read_runs(filter(_is_begun, sorted(paths)), errors) if run.last()]
     if not runs:
         listed = ", ".join(str(folder) for folder in folders)
-        raise RunError(f"no run with a tested round below {listed}; `fedpca run` makes them")
+        none = f"no run with a tested round below {listed}; `fedpca run` makes them"
+        raise RunError("\n".join((*errors, none)))
+    for error in errors:
+        warn(f"passed over: {error}")
     return with_differences(_refuse_twins(runs))
+
+
+def read_runs(folders: Iterable[Path], errors: list[str]) -> Iterator[Run]:
+    """These run folders; what is wrong with those that cannot be read goes to `errors`."""
+    for folder in folders:
+        try:
+            yield read_run(folder)
+        except RunError as error:
+            errors.append(str(error))
 
 
 def with_differences(runs: Sequence[Run]) -> list[Run]:
@@ -195,7 +216,26 @@ def _refuse_twins(runs: list[Run]) -> list[Run]:
 
 def read_run(folder: Path) -> Run:
     """One run folder; a line that is still being written is passed over."""
-    return Run(folder, read_stored(folder / SETTINGS), read_about(folder), read_rounds(folder))
+    try:
+        settings = read_stored(folder / SETTINGS)
+    except SettingsError as error:
+        raise RunError(f"the run folder {folder} cannot be read: {error}") from None
+    about, rounds = read_about(folder), read_rounds(folder)
+    _check_entries(folder, f"{ABOUT} has", about, ("dataset", "clients"))
+    for number, line in enumerate(rounds, start=1):
+        _check_entries(folder, f"line {number} of {ROUNDS} has", line, ("round", "groups", "clients"))
+    return Run(folder, settings, about, rounds)
+
+
+def _check_entries(folder: Path, what: str, found: object, keys: Sequence[str]) -> None:
+    lacking = [key for key in keys if not isinstance(found, dict) or key not in found]
+    if lacking:
+        raise RunError(f"the run folder {folder} cannot be read: {what} no {lacking[0]!r}")
+
+
+def _is_begun(folder: Path) -> bool:
+    """Whether a folder holds a run; one without a round may still be writing its first files."""
+    return is_run(folder) or (folder / ROUNDS).stat().st_size > 0
 
 
 def _check_folder(folder: Path) -> Path:
