@@ -62,9 +62,11 @@ def test_results_in_every_form(tmp_path: Path):
     noise = {"clients": 0.2, "labels": 1.0}
     write_run(tmp_path / "runs/fedpca-d/seed-0", [a_line(number) for number in (1, 2, 3)], noise=noise)
     forms = ("--html", "page.html", "--figures", "figures", "--markdown", "t.md", "--latex", "t.tex", "--csv", "t.csv")
+    forms += ("--clients", "clients.csv")
     done = fedpca("results", "runs", *forms, "--paper-of", "cifar10", "--round", 2, cwd=tmp_path)
     assert "<title>" in (tmp_path / "page.html").read_text()
     assert (tmp_path / "t.md").read_text().startswith("### Worst and average over the test groups; made: digits")
+    assert len((tmp_path / "clients.csv").read_text().splitlines()) == 5
     assert "\\toprule" in (tmp_path / "t.tex").read_text()
     assert {path.name for path in (tmp_path / "figures").iterdir()} >= {"plane.png", "plane.pdf", "accuracy.png"}
     assert "warmup" in done.stderr  # which cannot be drawn, and why

@@ -113,6 +113,9 @@ def results(
     markdown: Annotated[Path | None, typer.Option(help="Write the tables to this Markdown file.")] = None,
     latex: Annotated[Path | None, typer.Option(help="Write the tables to this LaTeX file, for \\input.")] = None,
     csv: Annotated[Path | None, typer.Option(help="Write all numbers to this CSV file, in full precision.")] = None,
+    clients: Annotated[
+        Path | None, typer.Option(help="Write what each run says of each client to this CSV file.")
+    ] = None,
     paper: Annotated[bool, typer.Option("--paper", help="Show the paper's numbers of the same setting too.")] = False,
     paper_of: Annotated[
         str | None, typer.Option(metavar="DATASET", help="The paper's numbers for another dataset, such as cifar10.")
@@ -128,7 +131,9 @@ def results(
     found = tables.tabulate(runs)
     if paper or paper_of:
         found = tables.with_paper(found, paper_of)
-    write_results(runs, found, html=html, figures=figures, at=at, markdown=markdown, latex=latex, csv=csv)
+    write_results(
+        runs, found, html=html, figures=figures, at=at, markdown=markdown, latex=latex, csv=csv, clients=clients
+    )
     if as_json:
         print(json.dumps(tables.as_json(found), indent=2))
     else:

@@ -37,6 +37,7 @@ def write_results(
     markdown: Path | None,
     latex: Path | None,
     csv: Path | None,
+    clients: Path | None = None,
 ) -> None:
     """Writes what was asked for, and says of figures which could not be drawn."""
     from fedpca.results import tables
@@ -51,6 +52,8 @@ def write_results(
             say(drawn.line())
     if csv is not None:
         _write(csv, tables.as_csv(results))
+    if clients is not None:
+        _write(clients, tables.clients_as_csv(runs))
     if markdown is not None:
         _write(markdown, tables.as_markdown(tables.for_pages(results)))
     if latex is not None:

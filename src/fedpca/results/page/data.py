@@ -8,7 +8,7 @@ from hashlib import sha256
 from statistics import fmean
 from typing import Any
 
-from fedpca.results.read.clients import Line, clients_of, column, judged_since, threshold, truth
+from fedpca.results.read.clients import Line, clients_of, column, judged_since, known_of, threshold, truth
 from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
 
@@ -21,15 +21,15 @@ Columns = dict[str, list[Any]]
 
 def run_data(run: Run, scenario: int) -> dict[str, object]:
     """One run, complete; `scenario` is the number of those with which it may be compared."""
-    clients, kinds, known = clients_of(run), truth(run), run.about["clients"]
+    clients, kinds = clients_of(run), truth(run)
     return {
         "label": run.label(),
         "seed": run.seed,
         "scenario": scenario,
         "metric": metric_words(run.accuracy),
         "clients": clients,
-        "sizes": _of_clients(known, "size", clients),
-        "wrong": _of_clients(known, "wrong_labels", clients),
+        "sizes": _or_none(known_of(run, "size")),
+        "wrong": _or_none(known_of(run, "wrong_labels")),
         "truth": "".join(LETTERS[kinds[client]] for client in clients) if kinds else None,
         "planned": run.settings.rounds,
         "threshold": threshold(run),
@@ -100,9 +100,5 @@ def _over_groups(line: Line, metric: str, pick: Callable[[list[float]], float]) 
     return round(100 * pick([scores[metric] for scores in tested.values()]), 2) if tested else None
 
 
-def _of_clients(known: dict[str, list[Any]], name: str, clients: Sequence[str]) -> list[Any] | None:
-    """A value of each client that the run began with; None for those that came later."""
-    if known.get(name) is None:
-        return None
-    values = dict(zip(known["id"], known[name], strict=True))
-    return [values.get(client) for client in clients]
+def _or_none(values: list[Any]) -> list[Any] | None:
+    return values if any(value is not None for value in values) else None

@@ -54,6 +54,13 @@ def column(line: Line, name: str, clients: Sequence[str]) -> list[Any]:
     return [known.get(client) for client in clients]
 
 
+def known_of(run: Run, name: str) -> list[Any]:
+    """A value of each client that the run began with, such as size; None for those that came later, or if not known."""
+    known = run.about["clients"]
+    values = dict(zip(known["id"], known.get(name) or (), strict=False))
+    return [values.get(client) for client in clients_of(run)]
+
+
 def judged_since(run: Run) -> list[int | None]:
     """For each client the first round, without a break until now, in which it was judged as now; None: not judged."""
     clients = clients_of(run)

@@ -1,5 +1,6 @@
 """Tables of what was measured: for terminals, Markdown, LaTeX, CSV and JSON, with the paper's numbers beside ours."""
 
+from fedpca.results.tables.clients import clients_as_csv
 from fedpca.results.tables.formats import as_latex, as_markdown, as_rich
 from fedpca.results.tables.paper import with_paper
 from fedpca.results.tables.plain import as_csv, as_json
@@ -13,6 +14,7 @@ __all__ = [
     "as_latex",
     "as_markdown",
     "as_rich",
+    "clients_as_csv",
     "for_pages",
     "for_terminal",
     "tabulate",

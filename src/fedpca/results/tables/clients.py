@@ -1,0 +1,43 @@
+"""What every run says of every client, for scripts and spreadsheets: one line each."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+
+from fedpca.results.read.clients import client_states, clients_of, column, known_of, truth
+from fedpca.results.read.runs import Run
+
+RUN = ("experiment", "setting", "method", "seed", "round")
+CLIENT = ("client", "images", "judgement", "since_round", "suspicion", "suspicion_low", "suspicion_high", "weight")
+TRUTH = ("truly", "wrong_labels")  # only where somebody knows
+
+
+def clients_as_csv(runs: Sequence[Run]) -> str:
+    """Every client of every run after its last round; what a run does not record is empty."""
+    with_truth = any(truth(run) for run in runs)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*RUN, *CLIENT, *(TRUTH if with_truth else ())])
+    for run in runs:
+        writer.writerows(_with_truth(run) if with_truth else _lines(run))
+    return out.getvalue()
+
+
+def _lines(run: Run) -> Iterator[list[object]]:
+    """A line for each client, without the truth."""
+    clients, last = clients_of(run), run.rounds[-1]
+    place = [run.settings.name, run.about.get("setting"), run.label(), run.seed, last["round"]]
+    sizes = known_of(run, "size")
+    low, high = (column(last, f"suspicion_{end}", clients) for end in ("low", "high"))
+    for i, state in enumerate(client_states(run)):
+        suspicion = [state.suspicion, low[i], high[i]]
+        yield [*place, state.client, sizes[i], state.group, state.since, *suspicion, state.weight]
+
+
+def _with_truth(run: Run) -> Iterator[list[object]]:
+    clients, kinds = clients_of(run), truth(run) or {}
+    wrong = known_of(run, "wrong_labels") if kinds else [None] * len(clients)
+    for client, number, line in zip(clients, wrong, _lines(run), strict=True):
+        yield [*line, kinds.get(client), number]
