@@ -47,3 +47,9 @@ def test_methods_that_judge_nobody_have_empty_judgements(tmp_path: Path):
     write_run(tmp_path / "a", [a_line(1, groups=None)], method="fedavg")
     line = exported(tmp_path)[0]
     assert (line["judgement"], line["since_round"], line["suspicion"], line["weight"]) == ("", "", "", "0.25")
+
+
+def test_runs_of_several_scenarios_have_columns_that_tell_them_apart(tmp_path: Path):
+    write_run(tmp_path / "a", [a_line(1)], model={"name": "mlp"})
+    write_run(tmp_path / "b", [a_line(1)], model={"name": "cnn-small"})
+    assert [line["model.name"] for line in exported(tmp_path)] == ["mlp"] * 4 + ["cnn-small"] * 4

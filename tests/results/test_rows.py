@@ -163,6 +163,36 @@ def test_csv_has_everything_in_full_precision(tmp_path: Path):
     assert not any(name.startswith("paper") for name in row)
 
 
+def test_scenarios_are_told_apart_by_the_settings_in_which_they_differ(tmp_path: Path):
+    write_run(tmp_path / "a", model={"name": "mlp"})
+    write_run(tmp_path / "b", model={"name": "cnn-small"}, data={"clients": 20, "train_images": 100})
+    write_run(tmp_path / "c", seed=1, model={"name": "mlp"})
+    tables = tables_of(tmp_path)
+    assert [results.title.partition("; ")[2] for results in tables] == [
+        "data.train_images not set, model.name=mlp",
+        "data.train_images=100, model.name=cnn-small",
+    ]
+    lines = list(csv.DictReader(io.StringIO(as_csv(tables))))
+    assert [(line["model.name"], line["data.train_images"]) for line in lines] == [("mlp", ""), ("cnn-small", "100")]
+    assert [table["distinction"]["model.name"] for table in as_json(tables)] == ["mlp", "cnn-small"]
+
+
+def test_one_scenario_needs_nothing_to_be_told_apart(tmp_path: Path):
+    write_run(tmp_path / "a")
+    write_run(tmp_path / "b", seed=1, device="cuda")
+    (results,) = tables_of(tmp_path)
+    assert ";" not in results.title
+    assert results.distinction == {}
+
+
+def test_what_every_title_has_is_said_once(tmp_path: Path):
+    write_run(tmp_path / "a", rounds=5)
+    write_run(tmp_path / "b", rounds=6, name="other")
+    tables = tables_of(tmp_path)
+    assert [results.title.rpartition(", ")[2] for results in tables] == ["5 rounds", "6 rounds"]
+    assert [line["rounds"] for line in csv.DictReader(io.StringIO(as_csv(tables)))] == ["5", "6"]
+
+
 def test_json_is_plain_data(tmp_path: Path):
     write_run(tmp_path / "a", groups=["common", "mislabeled", None])
     (table,) = json.loads(json.dumps(as_json(tables_of(tmp_path))))

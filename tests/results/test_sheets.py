@@ -40,6 +40,14 @@ def test_scenarios_that_differ_in_more_stand_one_after_another(tmp_path: Path):
     assert [len(family) for family in group_by_noise(tables_of(tmp_path))] == [3, 1]
 
 
+def test_what_side_by_side_scenarios_share_tells_them_from_other_tables(tmp_path: Path):
+    write_noises(tmp_path / "plain")
+    for name, noise in (("a", {"clients": 0.2, "labels": 1.0}), ("b", {"clients": 0.4, "labels": 0.8})):
+        write_run(tmp_path / name, noise=noise, model={"name": "mlp"})
+    ends = {sheet.title.rpartition("; ")[2] for sheet in for_pages(tables_of(tmp_path))}
+    assert ends == {"model.name=mlp", "model.name=cnn-small"}
+
+
 def test_the_same_noise_under_two_names_is_told_apart_by_title(tmp_path: Path):
     for name in ("one", "two"):
         write_run(tmp_path / name, name=name)

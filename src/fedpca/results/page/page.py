@@ -17,7 +17,7 @@ from fedpca import __version__
 from fedpca.results.page.data import key, run_data
 from fedpca.results.page.summary import Note, comparison, headline, notes
 from fedpca.results.page.words import quantity
-from fedpca.results.read.runs import Run, by_scenario, name_of
+from fedpca.results.read.runs import Run, by_scenario, distinction_words, name_of
 from fedpca.results.tables.rows import tabulate
 from fedpca.results.tables.sheet import Cell, Sheet
 from fedpca.results.tables.sheets import overview
@@ -105,7 +105,10 @@ def _json(runs: Sequence[Run]) -> str:
     number = {id(run): i for i, members in enumerate(scenarios) for run in members}
     content = {
         "runs": [run_data(run, number[id(run)]) for run in runs],
-        "scenarios": [f"{name_of(members)}: {_scene(members)}" for members in scenarios],
+        "scenarios": [
+            f"{name_of(members)}: {_scene(members)}{distinction_words(members[0].distinction())}"
+            for members in scenarios
+        ],
         "first": first(runs),
         "key": key(runs),
     }

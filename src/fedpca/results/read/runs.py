@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,9 @@ from fedpca.settings.names import DROP
 from fedpca.settings.toml import flatten
 
 
+IN_EVERY_TITLE = {"rounds"}
+
+
 @dataclass(frozen=True)
 class Run:
     """One method and seed: its settings, what it works on, and its rounds so far."""
@@ -31,6 +35,7 @@ class Run:
     about: About
     rounds: Sequence[RoundLine]
     varied: frozenset[str] = frozenset()  # settings in which other runs of its method differ: `with_differences`
+    distinguishing: tuple[str, ...] = ()  # dotted settings in which the scenarios shown together differ: the same
 
     @property
     def method(self) -> str:
@@ -78,6 +83,11 @@ class Run:
         evaluation = self.settings.evaluation.model_copy(update={"features": 0})
         same = {"methods": ("-",), "seeds": (0,), "method": {}, "device": "cpu", "evaluation": evaluation}
         return self.settings.model_copy(update=same).model_dump_json()
+
+    def distinction(self) -> dict[str, object]:
+        """The settings that tell its scenario from the others shown with it, under dotted keys; None is "not set"."""
+        table = _flat_scenario(self) if self.distinguishing else {}
+        return {key: table.get(key) for key in self.distinguishing}
 
     def given(self) -> dict[str, object]:
         """The method's settings; nested ones with dotted names."""
@@ -150,7 +160,14 @@ def name_of(runs: Sequence[Run]) -> str:
 
 def title(runs: Sequence[Run]) -> str:
     """The scenario of these runs in one line."""
-    return f"{name_of(runs)}: {runs[0].scene()}"
+    return f"{name_of(runs)}: {runs[0].scene()}{distinction_words(runs[0].distinction())}"
+
+
+def distinction_words(settings: Mapping[str, object]) -> str:
+    """What follows a scenario's title: the settings that tell it from others, but for what every title has."""
+    others = {key: value for key, value in settings.items() if key not in IN_EVERY_TITLE}
+    words = [f"{key} not set" if value is None else f"{key}={value}" for key, value in others.items()]
+    return f"; {', '.join(words)}" if words else ""
 
 
 def by_scenario(runs: Sequence[Run]) -> list[list[Run]]:
@@ -192,15 +209,27 @@ def read_runs(folders: Iterable[Path], errors: list[str]) -> Iterator[Run]:
 
 
 def with_differences(runs: Sequence[Run]) -> list[Run]:
-    """The same runs, each knowing which settings of its method are not the same, or not given, in all of them."""
+    """The same runs, each knowing which settings of its method, and of the scenarios, are not the same in all of them.
+
+    A setting that only some of them have counts as one that differs.
+    """
     given: dict[str, list[dict[str, object]]] = {}
     for run in runs:
         given.setdefault(run.method, []).append(run.given())
-    varied = {
-        method: frozenset(key for own in tables for key in own if len({repr(table.get(key)) for table in tables}) > 1)
-        for method, tables in given.items()
-    }
-    return [replace(run, varied=varied[run.method]) for run in runs]
+    varied = {method: frozenset(_differing(tables)) for method, tables in given.items()}
+    scenarios = tuple(_differing([_flat_scenario(members[0]) for members in by_scenario(runs)]))
+    return [replace(run, varied=varied[run.method], distinguishing=scenarios) for run in runs]
+
+
+def _differing(tables: Sequence[Mapping[str, object]]) -> list[str]:
+    """The keys whose values are not the same in all tables, in the tables' order."""
+    keys = dict.fromkeys(key for table in tables for key in table)
+    return [key for key in keys if len({repr(table.get(key)) for table in tables}) > 1]
+
+
+def _flat_scenario(run: Run) -> dict[str, object]:
+    """The settings of a run's scenario under dotted keys, without the experiment's name: every title begins with it."""
+    return {key: value for key, value in flatten(json.loads(run.scenario())).items() if key != "name"}
 
 
 def _refuse_twins(runs: list[Run]) -> list[Run]:

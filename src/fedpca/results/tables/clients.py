@@ -19,7 +19,7 @@ def clients_as_csv(runs: Sequence[Run]) -> str:
     with_truth = any(truth(run) for run in runs)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*RUN, *CLIENT, *(TRUTH if with_truth else ())])
+    writer.writerow([*RUN, *runs[0].distinguishing, *CLIENT, *(TRUTH if with_truth else ())])
     for run in runs:
         writer.writerows(_with_truth(run) if with_truth else _lines(run))
     return out.getvalue()
@@ -29,6 +29,7 @@ def _lines(run: Run) -> Iterator[list[object]]:
     """A line for each client, without the truth."""
     clients, last = clients_of(run), run.rounds[-1]
     place = [run.settings.name, run.about.get("setting"), run.label(), run.seed, last["round"]]
+    place += run.distinction().values()
     sizes = known_of(run, "size")
     low, high = (column(last, f"suspicion_{end}", clients) for end in ("low", "high"))
     for i, state in enumerate(client_states(run)):

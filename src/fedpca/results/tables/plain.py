@@ -19,16 +19,18 @@ def as_csv(tables: Sequence[Results]) -> str:
     names = [*names_of(metrics), *OTHERS]
     pairs = [pairs for results in tables if results.published for pairs in results.published.pairs.values()]
     published = [name for name in names if any(name in own for own in pairs)]
+    settings = list(dict.fromkeys(key for results in tables for key in results.distinction))
     heads = [head for name in names for head in (name, f"{name}_spread")[: 1 + score_of(name).is_spread]]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*PLACE, *heads, "seeds", "unfinished", *(f"paper_{name}" for name in published)])
+    writer.writerow([*PLACE, *settings, *heads, "seeds", "unfinished", *(f"paper_{name}" for name in published)])
     for results in tables:
         for row in results.rows:
             own = results.published.pairs.get(row.method, {}) if results.published else {}
             paper = [own[name].paper if name in own else None for name in published]
             cells = [cell for name in names for cell in _full(row, name)]
-            writer.writerow([*_place(results, row), *cells, row.seeds, row.unfinished, *paper])
+            place = [*_place(results, row), *(results.distinction.get(key) for key in settings)]
+            writer.writerow([*place, *cells, row.seeds, row.unfinished, *paper])
     return out.getvalue()
 
 
@@ -53,6 +55,7 @@ def as_json(tables: Sequence[Results]) -> list[dict[str, object]]:
             "dataset": results.dataset,
             "rho": results.settings.noise.clients,
             "eta": results.settings.noise.labels,
+            "distinction": dict(results.distinction),
             "groups": results.groups,
             "mislabeled": results.mislabeled,
             "rows": [_plain(row) for row in results.rows],

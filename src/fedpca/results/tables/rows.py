@@ -46,6 +46,7 @@ class Results:
     clients: int
     rare: int | None  # None where the truth is not known
     mislabeled: tuple[str, ...] | None
+    distinction: Mapping[str, object]  # the settings that tell it from the scenarios shown with it, dotted
     published: PaperNumbers | None = None  # what the paper has, if asked for
 
     @property
@@ -132,6 +133,7 @@ def _results(runs: Sequence[Run]) -> Results:
         clients=len(first.about["clients"]["id"]),
         rare=None if rare is None else len(rare),
         mislabeled=None if mislabeled is None else tuple(mislabeled),
+        distinction=first.distinction(),
     )
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
+from fedpca.results.read.runs import distinction_words
 from fedpca.results.tables.paper import ABSENT, Order, PaperNumbers
 from fedpca.results.tables.rows import WEIGHT, Results, Row, names_of, place, score_of
 from fedpca.results.tables.sheet import Cell, Column, Line, Sheet, mark_best
@@ -180,7 +181,13 @@ def _title(scenarios: Sequence[Results]) -> str:
     first = scenarios[0]
     rare = f", {first.rare} rare" if first.rare else ""
     held_out = ", on validation images" if first.settings.evaluation.on == "validation" else ""
-    return f"{first.dataset}, {first.clients} clients{rare}, {first.settings.rounds} rounds{held_out}"
+    shared = {
+        key: value
+        for key, value in first.distinction.items()
+        if all(results.distinction.get(key) == value for results in scenarios)
+    }
+    words = distinction_words(shared)
+    return f"{first.dataset}, {first.clients} clients{rare}, {first.settings.rounds} rounds{held_out}{words}"
 
 
 def _pooling(scenarios: Sequence[Results]) -> str:
