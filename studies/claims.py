@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import log, nan
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 
+from fedpca.results.read.differences import by_seed, compare
 from fedpca.results.read.runs import Run, by_scenario, find_runs, title
 
 SINGLE = ("fedavg", "qfedavg", "fedce", "fedga", "fedism", "median", "rfa", "fedcorr", "fednoro", "hnobs")
@@ -20,24 +21,17 @@ OURS = ("fedpca-d", "fedpca-hs")
 ABLATIONS = ("fedpca-wo-fairness", "fedpca-wo-robustness")
 FAIR = ("fedavg", "qfedavg", "fedce", "fedga", "fedism")
 
-Scores = Mapping[str, Mapping[int, float]]  # by method and seed, in percent
 
-
-def worst(runs: Sequence[Run]) -> dict[int, float]:
-    """Of one method, by seed: the accuracy of the group that is worst over all seeds, mean of the last rounds."""
-    last = {run.seed: run.last(run.settings.evaluation.accuracy) for run in runs}
-    groups = next(iter(last.values()))
-    poorest = min(groups, key=lambda group: fmean(fmean(own[group]) for own in last.values()))
-    return {seed: 100 * fmean(own[poorest]) for seed, own in last.items()}
-
-
-def difference(scores: Scores, one: str, other: str) -> str:
-    """One's worst accuracy minus the other's: mean and deviation over the seeds, and what that says."""
-    both = sorted(scores[one].keys() & scores[other].keys())
-    gains = [scores[one][seed] - scores[other][seed] for seed in both]
-    spread = stdev(gains) if len(gains) > 1 else float("nan")
-    clear = "more than the deviation" if abs(fmean(gains)) > spread else "within the deviation"
-    return f"{fmean(gains):+.2f} ± {spread:.2f} over {len(both)} seeds, {clear}"
+def difference(one: Sequence[Run], other: Sequence[Run]) -> str:
+    """One's worst accuracy minus the other's: mean, deviation and interval over the seeds, and what that says."""
+    gain = compare(one, other, "worst")
+    if gain is None:
+        return "no seed in both"
+    if gain.std is None:
+        return f"{gain.mean:+.2f} over 1 seed, without a deviation"
+    clear = "more than the deviation" if abs(gain.mean) > gain.std else "within the deviation"
+    interval = f"95 % interval {gain.low:+.2f} to {gain.high:+.2f}"
+    return f"{gain.mean:+.2f} ± {gain.std:.2f} over {gain.seeds} seeds, {clear}; {interval}"
 
 
 def dispersion_gap(runs: Sequence[Run]) -> tuple[float, float]:
@@ -68,15 +62,14 @@ def print_claims(runs: Sequence[Run]) -> None:
     of: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         of[run.method].append(run)
-    scores = {method: worst(own) for method, own in of.items()}
     print(title(runs))
-    best = max((m for m in RIVALS if m in scores), key=lambda m: fmean(scores[m].values()))
-    for method in (m for m in OURS if m in scores):
-        print(f"  {method} minus the best rival, {best}: {difference(scores, method, best)}")
-        for part in (m for m in ABLATIONS if m in scores):
-            print(f"  {method} minus {part}: {difference(scores, method, part)}")
-    for fair in (m for m in FAIR if m in scores and f"{m}+d" in scores):
-        print(f"  {fair}+d minus {fair}: {difference(scores, f'{fair}+d', fair)}")
+    best = max((m for m in RIVALS if m in of), key=lambda m: fmean(by_seed(of[m], "worst").values()))
+    for method in (m for m in OURS if m in of):
+        print(f"  {method} minus the best rival, {best}: {difference(of[method], of[best])}")
+        for part in (m for m in ABLATIONS if m in of):
+            print(f"  {method} minus {part}: {difference(of[method], of[part])}")
+    for fair in (m for m in FAIR if m in of and f"{m}+d" in of):
+        print(f"  {fair}+d minus {fair}: {difference(of[f'{fair}+d'], of[fair])}")
     if "fedpca-d" in of:
         reported, implied = dispersion_gap(of["fedpca-d"])
         print(

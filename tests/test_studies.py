@@ -117,7 +117,7 @@ def test_claims_are_checked_on_runs(call, tmp_path: Path, monkeypatch):
         "fedavg+d minus fedavg",
         "dispersion of common minus rare clients",
     ]
-    assert "over 1 seeds" in lines[0]  # golden runs have one seed
+    assert "over 1 seed," in lines[0]  # golden runs have one seed
 
 
 @pytest.fixture

@@ -94,6 +94,17 @@ def test_watch_of_finished_runs_says_so_and_serves_until_ctrl_c(tmp_path: Path):
         assert process.wait(20) == 130
 
 
+def test_methods_are_compared_seed_by_seed(tmp_path: Path):
+    for method in ("fedavg", "median"):
+        for seed in (0, 1):
+            write_run(tmp_path / f"runs/{method}/{seed}", [a_line(1, groups=None)], method=method, seed=seed)
+    shown = fedpca("results", "runs", "--against", "fedavg", "--deviation", "seeds", cwd=tmp_path).stdout
+    assert "Minus fedavg, seed by seed" in shown
+    assert "+0.00 [+0.00, +0.00]" in shown
+    assert "over the seeds, of each seed's mean" in shown
+    assert "--against qfedavg" in fedpca("results", "runs", "--against", "qfedavg", cwd=tmp_path, code=2).stderr
+
+
 def test_one_unreadable_run_does_not_hide_the_others(tmp_path: Path):
     write_run(tmp_path / "runs/fedpca-d/seed-0", [a_line(1)])
     write_run(tmp_path / "runs/fedpca-d/seed-1", [a_line(1)], seed=1)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -120,6 +120,13 @@ def results(
     paper_of: Annotated[
         str | None, typer.Option(metavar="DATASET", help="The paper's numbers for another dataset, such as cifar10.")
     ] = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="METHOD", help="Show each method minus this one, seed by seed, with intervals.")
+    ] = None,
+    deviation: Annotated[
+        Literal["rounds", "seeds"],
+        typer.Option(help="What deviations are over: the last rounds of all seeds together, or the seeds."),
+    ] = "rounds",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the tables.")] = False,
 ) -> None:
     """Show the tables of results, and write them, figures and a page; also while runs go on."""
@@ -128,9 +135,11 @@ def results(
     from fedpca.results.read.runs import find_runs
 
     runs = find_runs(folders)
-    found = tables.tabulate(runs)
+    found = tables.tabulate(runs, deviation)
     if paper or paper_of:
         found = tables.with_paper(found, paper_of)
+    if against:
+        found = tables.with_against(found, runs, against)
     write_results(
         runs, found, html=html, figures=figures, at=at, markdown=markdown, latex=latex, csv=csv, clients=clients
     )

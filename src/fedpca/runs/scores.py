@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan, nan
+from statistics import fmean, stdev
 
 import numpy as np
 
@@ -9,13 +11,20 @@ from fedpca.runs.folder import RoundLine, Summary
 from fedpca.runs.metrics import shown_metrics
 from fedpca.settings.experiment import EvaluationSettings, Experiment
 
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
 
 @dataclass(frozen=True)
 class Spread:
-    """A mean over rounds and seeds, and the population deviation around it."""
+    """A mean over rounds and seeds, and the deviation around it."""
 
     mean: float
-    std: float
+    std: float  # not a number where one value alone has none
+
+    @property
+    def known_std(self) -> float | None:
+        """The deviation, if there is one."""
+        return None if isnan(self.std) else self.std
 
 
 @dataclass(frozen=True)
@@ -27,17 +36,27 @@ class Headline:
     std: Spread  # over groups, within each round
 
 
-def headline(groups: Mapping[str, Sequence[float]]) -> Headline:
-    """The three figures of one metric; each group lists its value in the same rounds and seeds."""
+def headline(groups: Mapping[str, Sequence[float]], rounds: Sequence[int] = ()) -> Headline:
+    """The three figures of one metric; each group lists its value in the same rounds and seeds.
+
+    Deviations are those of all values or, with the number of `rounds` of each seed, those over seeds.
+    """
     table = np.array([groups[name] for name in groups], dtype=np.float64)  # (groups, rounds x seeds)
     worst = table[int(np.argmin(table.mean(axis=1)))]
-    return Headline(spread(worst), spread(table.mean(axis=0)), spread(table.std(axis=0)))
+    figures = (worst, table.mean(axis=0), table.std(axis=0))
+    return Headline(*(spread_over_seeds(values, rounds) if rounds else spread(values) for values in figures))
 
 
-def spread(values: Sequence[float] | np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Spread:
+def spread(values: Sequence[float] | Array) -> Spread:
     """Mean and population deviation."""
     array = np.asarray(values, dtype=np.float64)
     return Spread(float(array.mean()), float(array.std()))
+
+
+def spread_over_seeds(values: Array, rounds: Sequence[int]) -> Spread:
+    """Mean and sample deviation of the seeds' means; the values are those of each seed's rounds in turn."""
+    means = [float(own.mean()) for own in np.split(values, np.cumsum(rounds)[:-1])]
+    return Spread(fmean(means), stdev(means) if len(means) > 1 else nan)
 
 
 def fairness_robustness(shares: Sequence[Mapping[str, float]]) -> float:

@@ -1,5 +1,6 @@
 """Tables of what was measured: for terminals, Markdown, LaTeX, CSV and JSON, with the paper's numbers beside ours."""
 
+from fedpca.results.tables.against import with_against
 from fedpca.results.tables.clients import clients_as_csv
 from fedpca.results.tables.formats import as_latex, as_markdown, as_rich
 from fedpca.results.tables.paper import with_paper
@@ -18,5 +19,6 @@ __all__ = [
     "for_pages",
     "for_terminal",
     "tabulate",
+    "with_against",
     "with_paper",
 ]

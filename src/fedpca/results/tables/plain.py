@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
+from fedpca.results.read.differences import Difference
 from fedpca.results.tables.rows import OTHERS, Results, Row, names_of, score_of
-from fedpca.runs.scores import Spread
+from fedpca.runs.scores import Headline, Spread
 
+GAIN = ("gain", "gain_low", "gain_high", "gain_seeds")  # after a score's name
 PLACE = ("scenario", "dataset", "rho", "eta", "category", "method")
 
 
@@ -23,14 +25,19 @@ def as_csv(tables: Sequence[Results]) -> str:
     heads = [head for name in names for head in (name, f"{name}_spread")[: 1 + score_of(name).is_spread]]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*PLACE, *settings, *heads, "seeds", "unfinished", *(f"paper_{name}" for name in published)])
+    gains = [name for name in names if any(name in own for results in tables for own in _gains(results).values())]
+    ends = [f"{name}_{end}" for name in gains for end in GAIN]
+    writer.writerow(
+        [*PLACE, *settings, *heads, "seeds", "unfinished", *(f"paper_{name}" for name in published)]
+        + (["against", *ends] if gains else [])
+    )
     for results in tables:
         for row in results.rows:
             own = results.published.pairs.get(row.method, {}) if results.published else {}
             paper = [own[name].paper if name in own else None for name in published]
             cells = [cell for name in names for cell in _full(row, name)]
             place = [*_place(results, row), *(results.distinction.get(key) for key in settings)]
-            writer.writerow([*place, *cells, row.seeds, row.unfinished, *paper])
+            writer.writerow([*place, *cells, row.seeds, row.unfinished, *paper, *_against(results, row, gains)])
     return out.getvalue()
 
 
@@ -39,12 +46,26 @@ def _place(results: Results, row: Row) -> tuple[object, ...]:
     return results.title, results.dataset, noise.clients, noise.labels, row.category, row.method
 
 
+def _gains(results: Results) -> Mapping[str, Mapping[str, Difference]]:
+    return results.against.differences if results.against else {}
+
+
+def _against(results: Results, row: Row, names: Sequence[str]) -> Iterator[object]:
+    """What the row is compared with and its gains, where any table has some."""
+    own = _gains(results).get(row.method, {})
+    if names:
+        yield results.against.method if results.against and own else None
+    for name in names:
+        gain = own.get(name)
+        yield from (gain.mean, gain.low, gain.high, gain.seeds) if gain else (None,) * len(GAIN)
+
+
 def _full(row: Row, name: str) -> Iterator[float | None]:
     score = score_of(name)
     value = score.of(row)
     yield value.mean if isinstance(value, Spread) else value
     if score.is_spread:
-        yield value.std if isinstance(value, Spread) else None
+        yield value.known_std if isinstance(value, Spread) else None
 
 
 def as_json(tables: Sequence[Results]) -> list[dict[str, object]]:
@@ -60,6 +81,7 @@ def as_json(tables: Sequence[Results]) -> list[dict[str, object]]:
             "mislabeled": results.mislabeled,
             "rows": [_plain(row) for row in results.rows],
             **({"published": asdict(results.published)} if results.published else {}),
+            **({"against": asdict(results.against)} if results.against else {}),
         }
         for results in tables
     ]
@@ -70,9 +92,14 @@ def _plain(row: Row) -> dict[str, object]:
         "method": row.method,
         "name": row.name,
         "category": row.category,
-        **{metric: asdict(scores) for metric, scores in row.scores.items()},
+        **{metric: _headline(scores) for metric, scores in row.scores.items()},
         "weight": row.weight,
         "found": asdict(row.judged) if row.judged else None,
         "seeds": row.seeds,
         "unfinished": row.unfinished,
     }
+
+
+def _headline(scores: Headline) -> dict[str, object]:
+    spreads = {"worst": scores.worst, "average": scores.average, "std": scores.std}
+    return {name: {"mean": spread.mean, "std": spread.known_std} for name, spread in spreads.items()}

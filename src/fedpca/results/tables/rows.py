@@ -16,7 +16,10 @@ from fedpca.runs.scores import Headline, Spread, fairness_robustness, headline, 
 from fedpca.settings.experiment import Experiment
 
 if TYPE_CHECKING:
+    from fedpca.results.tables.against import Against
     from fedpca.results.tables.paper import PaperNumbers
+
+Deviation = Literal["rounds", "seeds"]  # over the last rounds of all seeds together, or over the seeds
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,9 @@ class Results:
     rare: int | None  # None where the truth is not known
     mislabeled: tuple[str, ...] | None
     distinction: Mapping[str, object]  # the settings that tell it from the scenarios shown with it, dotted
+    deviation: Deviation = "rounds"
     published: PaperNumbers | None = None  # what the paper has, if asked for
+    against: Against | None = None  # each method's gain over one of them, if asked for
 
     @property
     def accuracy(self) -> str:
@@ -106,9 +111,9 @@ def score_of(name: str) -> Score:
     return Score(f"{head} {metric_head(metric)}", of, best=best, is_spread=True)
 
 
-def tabulate(runs: Sequence[Run]) -> list[Results]:
+def tabulate(runs: Sequence[Run], deviation: Deviation = "rounds") -> list[Results]:
     """One table per scenario, rows by family and in the order of the list of methods; scores in percent."""
-    return [_results(members) for members in by_scenario(runs)]
+    return [_results(members, deviation) for members in by_scenario(runs)]
 
 
 def place(row: Row) -> tuple[int, int]:
@@ -116,11 +121,11 @@ def place(row: Row) -> tuple[int, int]:
     return [*FAMILIES.values()].index(row.category), [*known_names(), row.name].index(row.name)
 
 
-def _results(runs: Sequence[Run]) -> Results:
+def _results(runs: Sequence[Run], deviation: Deviation) -> Results:
     by_label: dict[str, list[Run]] = defaultdict(list)
     for run in sorted(runs, key=Run.rank):
         by_label[run.label()].append(run)
-    rows = sorted((_row(label, members) for label, members in by_label.items()), key=place)
+    rows = sorted((_row(label, members, deviation) for label, members in by_label.items()), key=place)
     first = runs[0]
     rare, mislabeled = first.about.get("rare"), first.about.get("mislabeled")
     return Results(
@@ -134,17 +139,18 @@ def _results(runs: Sequence[Run]) -> Results:
         rare=None if rare is None else len(rare),
         mislabeled=None if mislabeled is None else tuple(mislabeled),
         distinction=first.distinction(),
+        deviation=deviation,
     )
 
 
-def _row(label: str, runs: Sequence[Run]) -> Row:
+def _row(label: str, runs: Sequence[Run], deviation: Deviation) -> Row:
     known = [run.rounds for run in runs if run.about.get("rare") and all(line["weights"] for line in run.rounds)]
     products = [fairness_robustness([line["weights"] or {} for line in lines]) for lines in known]
     return Row(
         label,
         runs[0].method,
         FAMILIES[runs[0].family],
-        {metric: _pooled(runs, metric) for metric in _common_metrics(runs)},
+        {metric: _pooled(runs, metric, deviation) for metric in _common_metrics(runs)},
         weight=spread(products).mean if products else None,
         judged=judgements(runs),
         seeds=len(runs),
@@ -156,10 +162,12 @@ def _common_metrics(runs: Sequence[Run]) -> list[str]:
     return [metric for metric in runs[0].metrics() if all(metric in run.metrics() for run in runs)]
 
 
-def _pooled(runs: Sequence[Run], metric: str) -> Headline:
-    """The headline over the last rounds of every seed together."""
+def _pooled(runs: Sequence[Run], metric: str, deviation: Deviation) -> Headline:
+    """The headline over the last rounds of every seed together, with deviations as asked for."""
     pooled: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         for group, values in run.last(metric).items():
             pooled[group] += [100 * value for value in values]
-    return headline(pooled)
+    if deviation == "rounds":
+        return headline(pooled)
+    return headline(pooled, [len(next(iter(run.last(metric).values()))) for run in runs])

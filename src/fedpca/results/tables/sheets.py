@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from fedpca.results.read.runs import distinction_words
+from fedpca.results.tables.against import against_sheet
 from fedpca.results.tables.paper import ABSENT, Order, PaperNumbers
 from fedpca.results.tables.rows import WEIGHT, Results, Row, names_of, place, score_of
 from fedpca.results.tables.sheet import Cell, Column, Line, Sheet, mark_best
@@ -22,7 +23,7 @@ def for_terminal(tables: Sequence[Results]) -> list[Sheet]:
     """One overview per scenario, then the paper's numbers if they were asked for, then who was judged mislabeled."""
     judging = [results for results in tables if any(row.judged for row in results.rows)]
     judged = [judged_mislabeled(results, alone=len(tables) == 1) for results in judging]
-    return [*map(overview, tables), *_beside(tables), *judged]
+    return [*map(overview, tables), *_beside(tables), *_against(tables), *judged]
 
 
 def for_pages(tables: Sequence[Results]) -> list[Sheet]:
@@ -30,7 +31,7 @@ def for_pages(tables: Sequence[Results]) -> list[Sheet]:
     sheets: list[Sheet] = []
     for scenarios in group_by_noise(tables):
         made = (main(scenarios), deviations(scenarios), weights(scenarios), identification(scenarios))
-        sheets += [*(sheet for sheet in made if sheet.lines), *_beside(scenarios)]
+        sheets += [*(sheet for sheet in made if sheet.lines), *_beside(scenarios), *_against(scenarios)]
     return sheets
 
 
@@ -131,6 +132,11 @@ def _beside(tables: Sequence[Results]) -> list[Sheet]:
     return [beside(results, results.published) for results in tables if results.published]
 
 
+def _against(tables: Sequence[Results]) -> list[Sheet]:
+    sheets = [against_sheet(results, results.against) for results in tables if results.against]
+    return [replace(sheet, notes=(*sheet.notes, *_stars(sheet.lines))) for sheet in sheets]
+
+
 def _side_by_side(what: str, scenarios: Sequence[Results], names: Sequence[str], notes: Sequence[str]) -> Sheet:
     """These scores of every scenario; a method without any is left out."""
     by_method = [{row.method: row for row in results.rows} for results in scenarios]
@@ -157,7 +163,7 @@ def _columns(names: Sequence[str], group: str = "", wide: Collection[str] = ()) 
 def _cells(row: Row | None, names: Sequence[str]) -> list[Cell | None]:
     values = [score_of(name).of(row) if row else None for name in names]
     return [
-        Cell(value.mean, value.std) if isinstance(value, Spread) else None if value is None else Cell(value)
+        Cell(value.mean, value.known_std) if isinstance(value, Spread) else None if value is None else Cell(value)
         for value in values
     ]
 
@@ -193,7 +199,10 @@ def _title(scenarios: Sequence[Results]) -> str:
 def _pooling(scenarios: Sequence[Results]) -> str:
     groups, last = " and ".join(scenarios[0].groups), scenarios[0].settings.evaluation.last_rounds
     rounds = f"last {last} tested rounds" if last > 1 else "last round"
-    return f"Percent; mean ± deviation over the {rounds} of every seed; test groups: {groups}."
+    over = f"over the {rounds} of every seed"
+    if scenarios[0].deviation == "seeds":
+        over = f"(n - 1) over the seeds, of each seed's mean over the {rounds}"
+    return f"Percent; mean ± deviation {over}; test groups: {groups}."
 
 
 def _seeds(scenarios: Sequence[Results]) -> Iterator[str]:
