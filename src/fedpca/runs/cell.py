@@ -76,7 +76,16 @@ def check_folder(cell: Cell, resume: bool) -> None:
         raise RunError(f"{cell.folder} holds a run already: continue it with --resume, or choose another --out")
     if (stored := read_stored(path)) != cell.settings:
         changed = ", ".join(_differences(stored, cell.settings))
-        raise RunError(f"{cell.folder} was begun with other settings ({changed}): choose another --out")
+        raise RunError(f"{cell.folder} was begun with other settings ({changed}): {_remedy(stored, cell.settings)}")
+
+
+def _remedy(stored: Experiment, wanted: Experiment) -> str:
+    if stored.model_copy(update={"rounds": wanted.rounds}) != wanted:
+        return "choose another --out"
+    return (
+        "--resume cannot change the number of rounds, since methods may plan by it and a finished run keeps only its "
+        f"final weights: choose another --out for a run of {wanted.rounds}, or set rounds = {stored.rounds} again"
+    )
 
 
 def _differences(stored: Experiment, wanted: Experiment) -> Iterator[str]:
