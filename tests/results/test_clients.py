@@ -37,7 +37,7 @@ def test_the_truth_has_columns_only_where_somebody_knows_it(tmp_path: Path):
 
 def test_an_interval_of_the_suspicion_is_given_where_the_run_records_one(tmp_path: Path):
     line = a_line(1, suspicion=[0.1, 0.2, 0.3, 0.4])
-    line["clients"] |= {"suspicion_low": [0.0, 0.1, 0.2, 0.3], "suspicion_high": [0.2, 0.3, 0.4, 0.5]}  # type: ignore[operator]
+    line["clients"] |= {"suspicion_low": [0.0, 0.1, 0.2, 0.3], "suspicion_high": [0.2, 0.3, 0.4, 0.5]}
     write_run(tmp_path / "a", [line])
     last = exported(tmp_path)[-1]
     assert (last["suspicion_low"], last["suspicion"], last["suspicion_high"]) == ("0.3", "0.4", "0.5")

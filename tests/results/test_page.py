@@ -11,7 +11,7 @@ import pytest
 from fedpca.results.page.data import columns, key, news, run_data, shares
 from fedpca.results.page.page import first, in_order, write_page
 from fedpca.results.read.clients import truth
-from fedpca.results.read.runs import read_run
+from fedpca.results.read.runs import find_runs, read_run
 from tests.results.made import CLIENTS, a_line, write_run
 
 EVIL = ('<img src=x onerror="alert(1)">', "</script><script>alert(2)</script>", "'\"&amp;", "<!--")
@@ -180,3 +180,11 @@ def test_without_pytorch_and_plotting():
         "import sys, fedpca.results.page, fedpca.results.page.watch; print({'torch', 'matplotlib'} & set(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_scenarios_to_choose_from_are_told_apart_by_their_settings(tmp_path: Path):
+    for name in ("mlp", "cnn-small"):
+        write_run(tmp_path / name, [a_line(1)], model={"name": name})
+    page = write_page(find_runs([tmp_path]))
+    assert "1 round, 1 method, 1 seed; model.name=mlp" in page
+    assert "1 round, 1 method, 1 seed; model.name=cnn-small" in page

@@ -117,7 +117,7 @@ def test_a_folder_with_a_run_is_not_overwritten(small: Experiment, tmp_path):
         check_folder(cell, resume=False)
     check_folder(cell, resume=True)
     other = Cell(cell.settings.model_copy(update={"rounds": 9}), cell.folder)
-    with pytest.raises(RunError, match=r"rounds was 3, is now 9\).*another --out for a run of 9, or set rounds = 3 again"):
+    with pytest.raises(RunError, match=r"rounds was 3, is now 9\).* --out for a run of 9, or set rounds = 3 again"):
         check_folder(other, resume=True)
     other = Cell(cell.settings.model_copy(update={"participation": 0.5}), cell.folder)
     with pytest.raises(RunError, match=r"participation was 1.0, is now 0.5\): choose another --out$"):

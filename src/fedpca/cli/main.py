@@ -121,7 +121,8 @@ def results(
         str | None, typer.Option(metavar="DATASET", help="The paper's numbers for another dataset, such as cifar10.")
     ] = None,
     against: Annotated[
-        str | None, typer.Option(metavar="METHOD", help="Show each method minus this one, seed by seed, with intervals.")
+        str | None,
+        typer.Option(metavar="METHOD", help="Show each method minus this one, seed by seed, with intervals."),
     ] = None,
     deviation: Annotated[
         Literal["rounds", "seeds"],

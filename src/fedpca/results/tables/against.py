@@ -12,7 +12,7 @@ from fedpca.results.tables.rows import Results, names_of, score_of
 from fedpca.results.tables.sheet import Cell, Column, Line, Sheet
 
 NOTES = (
-    "Percentage points; mean over the seeds that both have, in brackets its 95 % interval (Student's t over the seeds).",
+    "Percentage points; mean over the seeds that both have, in brackets its 95 % interval (Student's t over seeds).",
     "Each interval is for itself: of twenty, one is expected to miss the true difference.",
 )
 
@@ -30,8 +30,8 @@ def with_against(tables: Sequence[Results], runs: Sequence[Run], method: str) ->
     known = dict.fromkeys(row.method for results in tables for row in results.rows)
     if not any(method in (row.method, row.name) for results in tables for row in results.rows):
         raise UserError(f"--against {method}: none of these runs is of that method{nearest(method, known)}")
-    members = by_scenario(runs)
-    return [replace(results, against=_against(results, own, method)) for results, own in zip(tables, members, strict=True)]
+    pairs = zip(tables, by_scenario(runs), strict=True)
+    return [replace(results, against=_against(results, own, method)) for results, own in pairs]
 
 
 def _against(results: Results, runs: Sequence[Run], method: str) -> Against | None:

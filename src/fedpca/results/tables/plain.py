@@ -16,21 +16,16 @@ PLACE = ("scenario", "dataset", "rho", "eta", "category", "method")
 
 
 def as_csv(tables: Sequence[Results]) -> str:
-    """All tables as one CSV; the paper's numbers, if they were asked for, in columns of their own."""
+    """All tables as one CSV; the paper's numbers and differences between methods, if asked for, in further columns."""
     metrics = list(dict.fromkeys(metric for results in tables for row in results.rows for metric in row.scores))
     names = [*names_of(metrics), *OTHERS]
+    settings = list(dict.fromkeys(key for results in tables for key in results.distinction))
     pairs = [pairs for results in tables if results.published for pairs in results.published.pairs.values()]
     published = [name for name in names if any(name in own for own in pairs)]
-    settings = list(dict.fromkeys(key for results in tables for key in results.distinction))
-    heads = [head for name in names for head in (name, f"{name}_spread")[: 1 + score_of(name).is_spread]]
+    gains = [name for name in names if any(name in own for results in tables for own in _gains(results).values())]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    gains = [name for name in names if any(name in own for results in tables for own in _gains(results).values())]
-    ends = [f"{name}_{end}" for name in gains for end in GAIN]
-    writer.writerow(
-        [*PLACE, *settings, *heads, "seeds", "unfinished", *(f"paper_{name}" for name in published)]
-        + (["against", *ends] if gains else [])
-    )
+    writer.writerow([*PLACE, *settings, *_heads(names, published, gains)])
     for results in tables:
         for row in results.rows:
             own = results.published.pairs.get(row.method, {}) if results.published else {}
@@ -39,6 +34,15 @@ def as_csv(tables: Sequence[Results]) -> str:
             place = [*_place(results, row), *(results.distinction.get(key) for key in settings)]
             writer.writerow([*place, *cells, row.seeds, row.unfinished, *paper, *_against(results, row, gains)])
     return out.getvalue()
+
+
+def _heads(names: Sequence[str], published: Sequence[str], gains: Sequence[str]) -> Iterator[str]:
+    """What stands above the numbers."""
+    for name in names:
+        yield from (name, f"{name}_spread")[: 1 + score_of(name).is_spread]
+    yield from ("seeds", "unfinished", *(f"paper_{name}" for name in published))
+    yield from ["against"] * bool(gains)
+    yield from (f"{name}_{end}" for name in gains for end in GAIN)
 
 
 def _place(results: Results, row: Row) -> tuple[object, ...]:
