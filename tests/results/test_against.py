@@ -83,7 +83,7 @@ def test_a_method_that_is_not_there_or_there_twice_is_named(tmp_path: Path):
         against(tmp_path, "fedavk")
     for q in (1.0, 3.0):
         write_seeds(tmp_path / f"{q}", "fedpca-d", AVG, settings={"fedpca-d": {"q": q, "warmup": 0}})
-    with pytest.raises(UserError, match=r"there are 'fedpca-d \(q=1.0.*name one of them in full"):
+    with pytest.raises(UserError, match=r"there are 'fedpca-d \(warmup=0, q=1.0.*name one of them in full"):
         against(tmp_path, "fedpca-d")
 
 

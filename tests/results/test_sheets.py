@@ -151,4 +151,4 @@ def test_tables_on_validation_images_say_so(tmp_path: Path):
     write_noises(tmp_path, **held_out)
     main, *_ = for_pages(tables_of(tmp_path))
     assert main.title.endswith("12 rounds, on validation images")
-    assert overview(tables_of(tmp_path)[0]).title.endswith("12 rounds, on validation images")
+    assert "12 rounds, on validation images; noise.clients=0.2" in overview(tables_of(tmp_path)[0]).title

@@ -22,7 +22,6 @@ from fedpca.settings.experiment import Experiment
 from fedpca.settings.names import DROP
 from fedpca.settings.toml import flatten
 
-
 IN_EVERY_TITLE = {"rounds"}
 
 

@@ -59,8 +59,9 @@ def against_sheet(results: Results, against: Against) -> Sheet:
     lines = []
     for row in results.rows:
         if gains := against.differences.get(row.method):
-            cells = (*(_words(gains[name]) for name in names), Cell(gains[names[0]].seeds))
-            lines.append(Line(row.category, row.method, cells, bool(row.unfinished)))
+            cells: list[Cell | str | None] = [_words(gains[name]) for name in names]
+            cells.append(Cell(gains[names[0]].seeds))
+            lines.append(Line(row.category, row.method, tuple(cells), bool(row.unfinished)))
     notes = NOTES if lines else (f"No method shares a seed with {against.method}.",)
     alone = ["An interval needs two seeds."] if any(cell == Cell(1) for line in lines for cell in line.cells) else []
     return Sheet(f"Minus {against.method}, seed by seed; {results.title}", columns, tuple(lines), (*notes, *alone))

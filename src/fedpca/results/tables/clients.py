@@ -28,7 +28,7 @@ def clients_as_csv(runs: Sequence[Run]) -> str:
 def _lines(run: Run) -> Iterator[list[object]]:
     """A line for each client, without the truth."""
     clients, last = clients_of(run), run.rounds[-1]
-    place = [run.settings.name, run.about.get("setting"), run.label(), run.seed, last["round"]]
+    place: list[object] = [run.settings.name, run.about.get("setting"), run.label(), run.seed, last["round"]]
     place += run.distinction().values()
     sizes = known_of(run, "size")
     low, high = (column(last, f"suspicion_{end}", clients) for end in ("low", "high"))
