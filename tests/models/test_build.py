@@ -7,9 +7,10 @@ from torch import nn
 
 from fedpca.errors import UserError
 from fedpca.models.build import build
-from fedpca.models.flat import params_of
+from fedpca.models.flat import layout_of, params_of
 from fedpca.models.registry import MODELS
 from fedpca.models.scaling import IMAGENET_MEAN, IMAGENET_STD
+from fedpca.sites.data import net_of
 
 
 def pixels(*shape: int) -> torch.Tensor:
@@ -162,7 +163,7 @@ def test_functional_dropout_is_found_too_and_probing_leaves_no_trace():
 
 
 def test_frozen_layers_are_not_stepped():
-    from fedpca.models.flat import flatten, layout_of
+    from fedpca.models.flat import flatten
 
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Linear(8, 3))
     module[1].requires_grad_(False)
@@ -198,3 +199,35 @@ def test_unknown_names_list_what_there_is():
 def test_too_small_images_are_refused():
     with pytest.raises(UserError, match="at least 8x8, got 4x4"):
         build("cnn-small", (1, 4, 4), 2, seed=0)
+
+
+class Views(nn.Module):
+    """A user's model in the style of many tutorials: `view` takes rows out of the images, and out of a convolution."""
+
+    def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
+        super().__init__()
+        channels, height, width = shape
+        self.conv = nn.Conv2d(channels, 4, 3, padding=1)
+        self.head = nn.Linear((channels + 4) * height * width, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        seen = self.conv(x).relu()
+        return self.head(torch.cat([x.view(len(x), -1), seen.view(len(x), -1)], dim=1))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("as_floats", [False, True])
+def test_images_reach_a_users_model_contiguous(channels: int, as_floats: bool):
+    shape = (channels, 8, 8)
+    images = pixels(5, *shape).to(memory_format=torch.channels_last)
+    for net in (build(f"{__name__}:Views", shape, 3, seed=0), net_of(lambda: Views(shape, 3), shape, "cpu")):
+        net(images.float() / 255 if as_floats else images).sum().backward()
+        assert net.weights.grad.abs().sum() > 0
+        named = layout_of(net.module).named(params_of(net))
+        assert all(torch.equal(named[name], tensor) for name, tensor in net.module.state_dict().items())
+
+
+def test_models_of_the_package_stay_channels_last():
+    net = build("cnn-small", (3, 8, 8), 3, seed=0)
+    assert net.scale(pixels(5, 3, 8, 8)).is_contiguous(memory_format=torch.channels_last)
+    assert all(slot.channels_last for slot in layout_of(net.module).weights)

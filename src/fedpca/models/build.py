@@ -13,7 +13,7 @@ from fedpca.errors import UserError
 from fedpca.models.cnn import Shape
 from fedpca.models.flat import flatten
 from fedpca.models.pretrained import load_weights
-from fedpca.models.registry import MODELS, factory_of
+from fedpca.models.registry import MODELS, ModelEntry, factory_of
 from fedpca.models.scaling import Scaling
 from fedpca.models.winograd import switch_winograd
 from fedpca.rng import seed_of
@@ -48,16 +48,18 @@ def build(
     if weights is not None:
         load_weights(module, weights, head)
     switch_winograd(module, winograd)
-    return as_net(module, head, shape, device, MODELS[name].pixels if name in MODELS else None)
+    return as_net(module, head, shape, device, MODELS.get(name))
 
 
-def as_net(
-    module: nn.Module, head: nn.Linear, shape: Shape, device: str, pixels: tuple[float, float] | None = None
-) -> Net:
-    """A module, in eval mode, ready for federated training on a device; `pixels` as in `ModelEntry`."""
-    module = module.float().eval()
+def as_net(module: nn.Module, head: nn.Linear, shape: Shape, device: str, known: ModelEntry | None = None) -> Net:
+    """A module, in eval mode, ready for federated training on a device; `known` if it is one of the package's own.
+
+    Only those get images channels last: a user's module may take views of what it is given, as `x.view(len(x), -1)`.
+    """
+    module, own = module.float().eval(), known is not None
     draws = draws_in_forward(module, shape)
-    return flatten(module.to(device), head, draws, Scaling.for_channels(shape[0], device, pixels))
+    scale = Scaling.for_channels(shape[0], device, known.pixels if known else None, channels_last=own)
+    return flatten(module.to(device), head, draws, scale, channels_last=own)
 
 
 def last_linear(module: nn.Module, classes: int) -> nn.Linear:

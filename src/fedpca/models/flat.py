@@ -17,11 +17,12 @@ class Slot:
     name: str
     shape: tuple[int, ...]
     start: int
+    channels_last: bool = True  # not in a user's model: its convolutions would pass that on to what they give
 
     def view(self, vector: Tensor) -> Tensor:
         """The tensor, sharing memory with the vector."""
         flat = vector[self.start : self.start + prod(self.shape)]
-        if len(self.shape) != 4:
+        if len(self.shape) != 4 or not self.channels_last:
             return flat.view(self.shape)
         out, into, height, width = self.shape
         return flat.view(out, height, width, into).permute(0, 3, 1, 2)
@@ -65,21 +66,34 @@ class Layout:
 
 def layout_of(module: nn.Module) -> Layout:
     """The layout of a model's state, in the model's own order; frozen parameters count as buffers: never stepped."""
+    return _layout(module, not any(_lies_plain(tensor) for tensor in _tensors(module).values()))
+
+
+def _lies_plain(tensor: Tensor) -> bool:
+    """Whether a convolution's weights lie as PyTorch makes them, channels first, and not also channels last."""
+    return tensor.ndim == 4 and tensor.is_contiguous() and not tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def _layout(module: nn.Module, channels_last: bool) -> Layout:
     weights = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
     kept = module.state_dict().keys() - weights.keys()
     buffers = {name: tensor for name, tensor in _tensors(module).items() if name in kept}
     return Layout(
-        _slots(weights.items()),
-        _slots((name, buffer) for name, buffer in buffers.items() if buffer.is_floating_point()),
-        _slots((name, buffer) for name, buffer in buffers.items() if not buffer.is_floating_point()),
+        _slots(weights, channels_last),
+        _slots({name: own for name, own in buffers.items() if own.is_floating_point()}, channels_last),
+        _slots({name: own for name, own in buffers.items() if not own.is_floating_point()}, channels_last),
     )
 
 
 def flatten(
-    module: nn.Module, head: nn.Linear, draws: bool = False, scale: Callable[[Tensor], Tensor] = identity
+    module: nn.Module,
+    head: nn.Linear,
+    draws: bool = False,
+    scale: Callable[[Tensor], Tensor] = identity,
+    channels_last: bool = True,
 ) -> Net:
     """The same model, its tensors now views into three vectors, so that a load is three copies."""
-    layout = layout_of(module)
+    layout = _layout(module, channels_last)
     start = layout.params(module.state_dict())
     weights = nn.Parameter(start.weights)
     weights.grad = torch.zeros_like(start.weights)
@@ -119,10 +133,10 @@ def _tensors(module: nn.Module) -> dict[str, Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
-def _slots(tensors: Iterable[tuple[str, Tensor]]) -> tuple[Slot, ...]:
+def _slots(tensors: Mapping[str, Tensor], channels_last: bool) -> tuple[Slot, ...]:
     slots, start = [], 0
-    for name, tensor in tensors:
-        slots.append(Slot(name, tuple(tensor.shape), start))
+    for name, tensor in tensors.items():
+        slots.append(Slot(name, tuple(tensor.shape), start, channels_last))
         start += tensor.numel()
     return tuple(slots)
 
