@@ -15,6 +15,7 @@ from fedpca.models.registry import check_model
 from fedpca.runs.metrics import check_metric
 from fedpca.settings.base import Table, rounded
 from fedpca.settings.experiment import Experiment
+from fedpca.settings.paths import resolve_paths
 from fedpca.settings.toml import change, read_table, setting_tables, upgrade, validate
 
 
@@ -35,7 +36,8 @@ def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
 def read_settings(path: Path, changes: Sequence[str] = (), only: Sequence[str] = ()) -> dict[str, Experiment]:
     """What a file holds, by name: each `[setting.NAME]` over the rest of the file, changes on top; `only` those named.
 
-    A file without such tables holds one experiment, named "".
+    A file without such tables holds one experiment, named "". Paths in the file are relative to it, those in changes to
+    the current folder.
 
     >>> from pathlib import Path
     >>> from fedpca import read_settings
@@ -45,7 +47,7 @@ def read_settings(path: Path, changes: Sequence[str] = (), only: Sequence[str] =
     tables = setting_tables({"name": path.stem, **read_table(path)}, only, str(path))
     settings = {}
     for name, own in tables.items():
-        table = own
+        table = resolve_paths(own, path.parent)
         for text in changes:
             table = change(table, text)
         settings[name] = check_experiment(table, f"{path}, setting {name!r}" if name else str(path))
