@@ -1,4 +1,5 @@
 import sys
+from math import prod
 
 import pytest
 import torch
@@ -225,6 +226,30 @@ def test_images_reach_a_users_model_contiguous(channels: int, as_floats: bool):
         assert net.weights.grad.abs().sum() > 0
         named = layout_of(net.module).named(params_of(net))
         assert all(torch.equal(named[name], tensor) for name, tensor in net.module.state_dict().items())
+
+
+def wide(shape: tuple[int, int, int], classes: int, *, width: int = 4, bias: bool = True) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), width, bias), nn.Linear(width, classes))
+
+
+def test_a_users_function_gets_its_arguments():
+    assert len(build(f"{__name__}:wide", (1, 2, 2), 3, seed=0).head.weight[0]) == 4
+    net = build(f"{__name__}:wide", (1, 2, 2), 3, seed=0, args={"width": 7, "bias": False})
+    assert net.head.in_features == 7
+    assert net.module[1].bias is None
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "words"),
+    [("wide", {"depth": 2}, "'depth'.*model.args"), ("alone", {}, "is called as .shape, classes., but takes .shape")],
+)
+def test_arguments_that_a_users_function_does_not_take(name, args, words):
+    with pytest.raises(UserError, match=words):
+        build(f"{__name__}:{name}", (1, 2, 2), 3, seed=0, args=args)
+
+
+def alone(shape: tuple[int, int, int]) -> nn.Module:
+    return nn.Flatten()
 
 
 def test_models_of_the_package_stay_channels_last():

@@ -271,3 +271,15 @@ def test_a_run_stands_in_one_setting_alone(tmp_path):
 
 def test_one_experiment_is_not_read_from_a_file_of_several(tmp_path):
     assert "holds several settings (rho=.2 eta=1, rho=.4 eta=.8, long): read_settings" in refusal(tmp_path, SEVERAL)
+
+
+def test_arguments_of_a_model_are_kept_and_refused_where_none_are_taken(tmp_path):
+    text = '[model]\nname = "{}"\n[model.args]\nwidth = 32\nsizes = [1, 2]\n'
+    experiment = read(tmp_path, text.format("mine:build"), "model.args.width=8")
+    assert experiment.model.args == {"width": 8, "sizes": [1, 2]}
+    (tmp_path / "again.toml").write_text(write_table(experiment))
+    assert read_experiment(tmp_path / "again.toml") == experiment
+    said = refusal(tmp_path, text.format("mlp"))
+    assert "model.args are for a function of your own" in said
+    assert "mlp takes none" in said
+    assert "width, sizes" in said

@@ -1,7 +1,8 @@
 """Networks by name or by the user's own function, ready for federated training."""
 
 import copy
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +18,7 @@ from fedpca.models.registry import MODELS, ModelEntry, factory_of
 from fedpca.models.scaling import Scaling
 from fedpca.models.winograd import switch_winograd
 from fedpca.rng import seed_of
+from fedpca.settings.experiment import ModelSettings
 from fedpca.settings.registry import import_object
 
 
@@ -28,20 +30,22 @@ def build(
     weights: Path | None = None,
     device: str = "cpu",
     winograd: bool = True,
+    args: Mapping[str, object] | None = None,
 ) -> Net:
     """A model of this name with weights drawn for this seed, or taken from a file; uint8 images go straight in.
 
     The weights are drawn on the CPU, so that they are the same on every device. Without `winograd` every convolution is
-    PyTorch's own.
+    PyTorch's own. `args` are given to a user's own function as keyword arguments.
 
     >>> from fedpca import build
     >>> build("mlp", (1, 8, 8), 10, seed=0).module[-1]
     Linear(in_features=64, out_features=10, bias=True)
     """
-    factory = cast("Callable[[Shape, int], nn.Module]", import_object(factory_of(name), "model"))
+    factory = cast("Callable[..., nn.Module]", import_object(factory_of(name), "model"))
+    _require_arguments(name, factory, args or {})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(seed, "model"))
-        module = factory(shape, classes)
+        module = factory(shape, classes, **(args or {}))
     if not isinstance(module, nn.Module):
         raise UserError(f"model {name!r} must return an nn.Module, got {type(module).__name__}")
     head = last_linear(module, classes)
@@ -49,6 +53,29 @@ def build(
         load_weights(module, weights, head)
     switch_winograd(module, winograd)
     return as_net(module, head, shape, device, MODELS.get(name))
+
+
+def build_model(
+    model: ModelSettings, shape: Shape, classes: int, seed: int, weights: Path | None = None, device: str = "cpu"
+) -> Net:
+    """The model that the settings describe, as `build` makes it; it starts from `weights`, where a file is given."""
+    return build(model.name, shape, classes, seed, weights, device, model.winograd, model.args)
+
+
+def _require_arguments(name: str, factory: Callable[..., object], args: Mapping[str, object]) -> None:
+    """Refuses arguments that a user's function does not take, or lacks, before it is called."""
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):  # of some functions of C nothing is known
+        return
+    try:
+        signature.bind((), 0, **args)
+    except TypeError as error:
+        given = "".join(f", {key}" for key in args)
+        raise UserError(
+            f"model {name!r} is called as (shape, classes{given}), but takes {signature}: {error}; "
+            "change the function, or [model.args], which holds its keyword arguments"
+        ) from None
 
 
 def as_net(module: nn.Module, head: nn.Linear, shape: Shape, device: str, known: ModelEntry | None = None) -> Net:

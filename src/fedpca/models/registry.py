@@ -91,8 +91,13 @@ def published(name: str, key: str) -> Published:
 
 
 def check_model(model: ModelSettings) -> None:
-    """Refuses an unknown model, ImageNet weights of one that has none, and a backbone before a model for images."""
+    """Refuses an unknown model, arguments or weights of one that has none, and a backbone before a model for images."""
     factory_of(model.name)
+    if model.args and model.name in MODELS:
+        raise SettingsError(
+            f"model.args are for a function of your own, package.module:function; {model.name} takes none, "
+            f"got {', '.join(model.args)}: remove [model.args]"
+        )
     if model.weights == IMAGENET:
         published(model.name, 'model.weights = "imagenet"')
     if model.backbone is None:

@@ -12,7 +12,7 @@ from fedpca.data.datasets import Dataset
 from fedpca.data.federation import Federation
 from fedpca.errors import UserError
 from fedpca.methods.base import base
-from fedpca.models.build import build
+from fedpca.models.build import build_model
 from fedpca.runs.cell import Cell, Watch, cells_of_all, check_folder
 from fedpca.runs.check import plan_of
 from fedpca.runs.processes import play_in_processes
@@ -72,14 +72,14 @@ def default_workers(experiment: Experiment, federation: Federation, jobs: int = 
     """As many as each job has cores, but no more than clients; one for models whose passes draw random numbers."""
     if experiment.device != "cpu":
         return 1  # it does many things at a time by itself
-    probe = build(experiment.model.name, federation.shape, len(federation.classes), 0)
+    probe = build_model(experiment.model, federation.shape, len(federation.classes), 0)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return 1 if probe.draws else max(1, min(cores // jobs, len(federation.shards)))
 
 
 def describe(experiment: Experiment, federation: Federation, jobs: int, workers: int) -> str:
     """How a setting's runs are played, in words: what was chosen for this model and machine."""
-    net = build(experiment.model.name, federation.shape, len(federation.classes), 0)
+    net = build_model(experiment.model, federation.shape, len(federation.classes), 0)
     runs = f"{jobs} runs at a time, each with " if jobs > 1 else ""
     text = f"{len(federation.shards)} clients; {runs}{workers} worker{'s' * (workers > 1)} of one thread"
     text += f", models on {experiment.device}" if experiment.device != "cpu" else ""

@@ -12,7 +12,7 @@ from fedpca.core import Server
 from fedpca.data.datasets import Dataset, load
 from fedpca.data.federation import Federation, federate
 from fedpca.loop import play
-from fedpca.models.build import build
+from fedpca.models.build import build_model
 from fedpca.models.device import require_device
 from fedpca.models.flat import layout_of, params_of
 from fedpca.models.pretrained import weights_of
@@ -80,8 +80,8 @@ def run_cell(cell: Cell, dataset: Dataset, federation: Federation, workers: int,
 @contextmanager
 def _workers(cell: Cell, federation: Federation, count: int) -> Iterator[Workers]:
     model, classes = cell.settings.model, len(federation.classes)
-    place = (federation.shape, classes, cell.seed, weights_of(model), cell.settings.device, model.winograd)
-    pool = Workers([build(model.name, *place) for _ in range(count)])
+    place = (federation.shape, classes, cell.seed, weights_of(model), cell.settings.device)
+    pool = Workers([build_model(model, *place) for _ in range(count)])
     try:
         yield pool
     finally:

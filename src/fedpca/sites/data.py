@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from fedpca.core import Net, Shard
 from fedpca.errors import DataError, SettingsError, UserError
-from fedpca.models.build import as_net, build, last_linear
+from fedpca.models.build import as_net, build_model, last_linear
 from fedpca.sites.messages import RunHead
 from fedpca.sites.settings import SiteSettings
 
@@ -69,8 +69,7 @@ def own_folder(context: object, site: SiteSettings, run: RunHead) -> SiteData:
     train, test = (Shard(*part) for part in parts)
     channels, height, width = dataset.train.images.shape[1:]
     place = (channels, height, width), len(run.classes or dataset.classes), run.task.plan.seed
-    model = run.task.model
-    net = partial(build, model.name, *place, device=site.device, winograd=model.winograd)
+    net = partial(build_model, run.task.model, *place, device=site.device)
     return SiteData(train, test, dataset.classes, (channels, height, width), net)
 
 

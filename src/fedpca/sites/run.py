@@ -13,7 +13,7 @@ import torch
 from fedpca.core import ClientId, Params, Server
 from fedpca.errors import RunError
 from fedpca.loop import play
-from fedpca.models.build import build
+from fedpca.models.build import build_model
 from fedpca.models.flat import Layout, layout_of, params_of
 from fedpca.models.pretrained import weights_of
 from fedpca.runs.cell import Cell, cells, check_folder, is_done, is_tested
@@ -157,14 +157,8 @@ def _model(experiment: Experiment, agreement: Agreement) -> tuple[Params, Layout
     if not agreement.classes:
         raise RunError("the sites name no classes: set deploy.classes, or start the run from FedPCA(...).start")
     channels, height, width = agreement.shape
-    net = build(
-        experiment.model.name,
-        (channels, height, width),
-        len(agreement.classes),
-        experiment.seeds[0],
-        weights_of(experiment.model),
-        winograd=experiment.model.winograd,
-    )
+    place = (channels, height, width), len(agreement.classes), experiment.seeds[0]
+    net = build_model(experiment.model, *place, weights_of(experiment.model))
     return params_of(net), layout_of(net.module)
 
 
