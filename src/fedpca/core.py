@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+from fedpca.errors import UserError
+
 if TYPE_CHECKING:  # so that code without tensors, such as results, can use the types below without PyTorch
     from torch import Generator, Tensor, nn
     from torch import device as Device
@@ -64,13 +66,20 @@ class Net:
     """
 
     module: nn.Module
-    head: nn.Linear  # the last layer; what goes into it are the features
+    head: nn.Linear | None  # the last layer, with an output per class; None where a model ends in another way
     weights: nn.Parameter  # (P,), with its gradient beside it
     buffers: Tensor  # (B,)
     counters: Tensor  # (I,)
     draws: bool = False  # whether training passes draw from PyTorch's global generator (dropout)
     lengths: tuple[int, ...] = ()  # see `Params`
     scale: Callable[[Tensor], Tensor] = identity  # images to what goes into the module, on its device
+    tap: nn.Module | None = None  # the part of it whose output are the features, in place of what goes into the head
+    outputs: int = 0  # where there is no head
+
+    @property
+    def classes(self) -> int:
+        """How many outputs the model has."""
+        return self.head.out_features if self.head is not None else self.outputs
 
     @property
     def device(self) -> Device:
@@ -83,14 +92,30 @@ class Net:
         return logits
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (N, d) before the last layer, and logits (N, classes), from one pass."""
+        """Features (N, d), those before the last layer unless there is a `tap`, and logits (N, classes), in one pass."""
+        self.require_features("this")
         seen: list[Tensor] = []
-        hook = self.head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        if self.tap is not None:
+            hook = self.tap.register_forward_hook(lambda _, inputs, output: seen.append(output))
+        else:
+            assert self.head is not None
+            hook = self.head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
         try:
             logits = self(x)
         finally:
             hook.remove()
+        if not seen:
+            raise UserError("model.features: the submodule that it names is not used in a pass: name another")
         return seen[-1], logits
+
+    def require_features(self, who: str) -> None:
+        """Refuses a model of which nobody knows what its features are; `who` needs them."""
+        if self.head is None and self.tap is None:
+            raise UserError(
+                f"{who} needs the model's features, but {type(self.module).__name__} has no linear layer with "
+                f"{self.outputs} outputs, before which they would be: set model.features to the name of the submodule "
+                "whose output they are, or end the model with nn.Linear"
+            )
 
 
 @dataclass(frozen=True)

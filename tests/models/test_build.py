@@ -136,7 +136,7 @@ def test_a_users_own_function(tmp_path, monkeypatch):
     assert features.shape == (4, 5)
     assert net.draws
     assert not build("cnn-small", (1, 8, 8), 3, seed=0).draws
-    with pytest.raises(UserError, match="no linear layer with 3 outputs"):
+    with pytest.raises(UserError, match=r"must have an output per class.*\(2, 3\), got \(2, 64\)"):
         build("own_model:headless", (1, 8, 8), 3, seed=0)
     with pytest.raises(UserError, match=r"must return an nn.Module, got NoneType"):
         build("own_model:nothing", (1, 8, 8), 3, seed=0)
@@ -250,6 +250,47 @@ def test_arguments_that_a_users_function_does_not_take(name, args, words):
 
 def alone(shape: tuple[int, int, int]) -> nn.Module:
     return nn.Flatten()
+
+
+class Convolutional(nn.Module):
+    """A user's model that ends in a convolution and a mean over the image: no linear layer at all."""
+
+    def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
+        super().__init__()
+        self.conv, self.pool = nn.Conv2d(shape[0], 5, 3), nn.AdaptiveAvgPool2d(1)
+        self.last, self.spare = nn.Conv2d(5, classes, 1), nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.pool(self.conv(x).relu())).flatten(1)
+
+
+PLACE = f"{__name__}:Convolutional"
+
+
+def test_features_are_the_output_of_the_submodule_that_is_named():
+    net, images = build(PLACE, (3, 8, 8), 4, seed=0, features="pool"), pixels(6, 3, 8, 8)
+    features, logits = net.features(images)
+    assert features.shape == (6, 5, 1, 1)
+    assert torch.equal(net.module.last(features).flatten(1), logits)
+    assert net.classes == 4
+    named = build("cnn-small", (1, 8, 8), 4, seed=0, features="0")
+    assert named.features(pixels(2, 1, 8, 8))[0].shape == named.module[0](torch.zeros(2, 1, 8, 8)).shape
+
+
+def test_a_model_without_features_can_be_built_and_used():
+    net = build(PLACE, (3, 8, 8), 4, seed=0)
+    assert net(pixels(6, 3, 8, 8)).shape == (6, 4)
+    with pytest.raises(UserError, match=r"Convolutional has no linear layer with 4 outputs.*set model\.features"):
+        net.features(pixels(6, 3, 8, 8))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("pol", "no submodule 'pol' .did you mean 'pool'"), ("spare", "is not used in a pass")],
+)
+def test_features_that_there_are_not(name, words):
+    with pytest.raises(UserError, match=words):
+        build(PLACE, (3, 8, 8), 4, seed=0, features=name)
 
 
 def test_models_of_the_package_stay_channels_last():

@@ -126,3 +126,32 @@ def test_dropout_draws_by_place_and_refuses_workers(small: Experiment, federatio
     assert torch.equal(*results)
     with pytest.raises(UserError, match="--workers 1"):
         InProcess(method_of(small, "fedavg"), federation.shards, Workers([net(), net()]), seed=0)
+
+
+HEADLESS = "tests.models.test_build:Convolutional"
+
+
+@pytest.mark.parametrize("name", ["fedpca-d", "fedpca-hs-auto", "fedavg+d", "qfedavg+fedpca-d"])
+def test_methods_that_need_features_refuse_a_model_without_any_at_the_start(small: Experiment, federation, name: str):
+    crew, method = Workers([build(HEADLESS, federation.shape, 10, 0)]), method_of(small, name)
+    with pytest.raises(UserError, match=r"needs the model's features.*set model\.features"):
+        InProcess(method, federation.shards, crew, seed=0)
+    named = Workers([build(HEADLESS, federation.shape, 10, 0, features="pool")])
+    assert InProcess(method, federation.shards, named, seed=0).ids
+
+
+@pytest.mark.parametrize("name", ["fedavg", "qfedavg", "fedce", "fedga", "fedism", "median", "fedcorr", "fednoro"])
+def test_methods_that_need_no_features_run_with_any_model(small: Experiment, federation: Federation, name: str):
+    settings = Experiment.model_validate({**small.model_dump(), "method": {"fednoro": {"warmup": 1}}})
+    crew = Workers([build(HEADLESS, federation.shape, 10, 0)])
+    clients = InProcess(method_of(settings, name), federation.shards, crew, seed=0)
+    *_, server = play(clients.method, clients, Server(params_of(crew.nets[0])), 2)
+    assert server.left_out == {}
+
+
+def test_dispersion_is_that_of_the_submodule_that_is_named(small: Experiment, federation: Federation):
+    settings = Experiment.model_validate({**small.model_dump(), "method": {"fedpca-hs": {"warmup": 0}}})
+    crew = Workers([build(HEADLESS, federation.shape, 10, 0, features="pool")])
+    clients = InProcess(method_of(settings, "fedpca-hs"), federation.shards, crew, seed=0)
+    *_, server = play(clients.method, clients, Server(params_of(crew.nets[0])), 2)
+    assert all("dispersion" in verdict.report for verdict in server.diagnosis.values())

@@ -3,6 +3,7 @@
 import copy
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 
 from fedpca.core import Net
-from fedpca.errors import UserError
+from fedpca.errors import UserError, nearest
 from fedpca.models.cnn import Shape
 from fedpca.models.flat import flatten
 from fedpca.models.pretrained import load_weights
@@ -31,11 +32,13 @@ def build(
     device: str = "cpu",
     winograd: bool = True,
     args: Mapping[str, object] | None = None,
+    features: str | None = None,
 ) -> Net:
     """A model of this name with weights drawn for this seed, or taken from a file; uint8 images go straight in.
 
     The weights are drawn on the CPU, so that they are the same on every device. Without `winograd` every convolution is
-    PyTorch's own. `args` are given to a user's own function as keyword arguments.
+    PyTorch's own. `args` are given to a user's own function as keyword arguments. `features` names the
+    submodule whose output they are.
 
     >>> from fedpca import build
     >>> build("mlp", (1, 8, 8), 10, seed=0).module[-1]
@@ -52,14 +55,15 @@ def build(
     if weights is not None:
         load_weights(module, weights, head)
     switch_winograd(module, winograd)
-    return as_net(module, head, shape, device, MODELS.get(name))
+    net = as_net(module, head, shape, device, MODELS.get(name))
+    return _with_tap(replace(net, outputs=classes), shape, features)
 
 
 def build_model(
     model: ModelSettings, shape: Shape, classes: int, seed: int, weights: Path | None = None, device: str = "cpu"
 ) -> Net:
     """The model that the settings describe, as `build` makes it; it starts from `weights`, where a file is given."""
-    return build(model.name, shape, classes, seed, weights, device, model.winograd, model.args)
+    return build(model.name, shape, classes, seed, weights, device, model.winograd, model.args, model.features)
 
 
 def _require_arguments(name: str, factory: Callable[..., object], args: Mapping[str, object]) -> None:
@@ -78,7 +82,29 @@ def _require_arguments(name: str, factory: Callable[..., object], args: Mapping[
         ) from None
 
 
-def as_net(module: nn.Module, head: nn.Linear, shape: Shape, device: str, known: ModelEntry | None = None) -> Net:
+def _with_tap(net: Net, shape: Shape, features: str | None) -> Net:
+    """The model with features that are a submodule's output, if it is named; found out by a pass of two images."""
+    parts = dict(net.module.named_modules())
+    if features is not None and features not in parts:
+        near = nearest(features, filter(None, parts))
+        raise UserError(f"model.features: the model has no submodule {features!r}{near}")
+    net = replace(net, tap=parts[features]) if features is not None else net
+    if net.tap is None and net.head is not None:
+        return net
+    with torch.no_grad():
+        images = torch.zeros(2, *shape)
+        seen, logits = net.features(images) if net.tap is not None else (images, net(images))
+    if logits.shape != (2, net.outputs):
+        raise UserError(
+            f"the model {type(net.module).__name__} must have an output per class, so that two images give "
+            f"{(2, net.outputs)}, got {tuple(logits.shape)}: end it with nn.Linear(…, {net.outputs})"
+        )
+    if not isinstance(seen, torch.Tensor) or len(seen) != 2:
+        raise UserError(f"model.features = {features!r}: that submodule must give a tensor with a row per image")
+    return net
+
+
+def as_net(module: nn.Module, head: nn.Linear | None, shape: Shape, device: str, known: ModelEntry | None = None) -> Net:
     """A module, in eval mode, ready for federated training on a device; `known` if it is one of the package's own.
 
     Only those get images channels last: a user's module may take views of what it is given, as `x.view(len(x), -1)`.
@@ -89,18 +115,13 @@ def as_net(module: nn.Module, head: nn.Linear, shape: Shape, device: str, known:
     return flatten(module.to(device), head, draws, scale, channels_last=own)
 
 
-def last_linear(module: nn.Module, classes: int) -> nn.Linear:
+def last_linear(module: nn.Module, classes: int) -> nn.Linear | None:
     """The layer that features go into: `module.head` if linear, else the last linear one with `classes` outputs."""
     given = getattr(module, "head", None)
     if isinstance(given, nn.Linear) and given.out_features == classes:
         return given
     fitting = [part for part in module.modules() if isinstance(part, nn.Linear) and part.out_features == classes]
-    if not fitting:
-        raise UserError(
-            f"the model {type(module).__name__} has no linear layer with {classes} outputs, one per class; "
-            "features are what goes into that layer: end the model with nn.Linear, or name it `head`"
-        )
-    return fitting[-1]
+    return fitting[-1] if fitting else None
 
 
 def draws_in_forward(module: nn.Module, shape: Shape) -> bool:

@@ -87,7 +87,7 @@ def _layout(module: nn.Module, channels_last: bool) -> Layout:
 
 def flatten(
     module: nn.Module,
-    head: nn.Linear,
+    head: nn.Linear | None,
     draws: bool = False,
     scale: Callable[[Tensor], Tensor] = identity,
     channels_last: bool = True,

@@ -81,7 +81,7 @@ def _require(path: Path, digits: str, remedy: str) -> None:
         raise UserError(f"the SHA-256 of {path} {needed}, got {got}: {remedy}")
 
 
-def load_weights(module: nn.Module, path: Path, head: nn.Linear) -> None:
+def load_weights(module: nn.Module, path: Path, head: nn.Linear | None) -> None:
     """Fills a model from a file of named tensors; a last layer made for other classes is left as drawn."""
     try:
         if path.suffix == ".safetensors":
@@ -97,7 +97,8 @@ def load_weights(module: nn.Module, path: Path, head: nn.Linear) -> None:
     own = module.state_dict()
     given = {name: _for_grey(tensor, own[name]) for name, tensor in tensors.items() if name in own}
     fitting = {name: tensor for name, tensor in given.items() if own[name].shape == tensor.shape}
-    drawn = {name for name, weight in module.named_parameters() if weight is head.weight or weight is head.bias}
+    last = set(head.parameters()) if head is not None else set()
+    drawn = {name for name, weight in module.named_parameters() if weight in last}
     left = [name for name in own if name not in fitting and name not in drawn]
     if left:
         raise UserError(f"model.weights: {path} has no fitting {left[0]!r} ({len(left)} of {len(own)} tensors missing)")

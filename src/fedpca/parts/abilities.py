@@ -38,6 +38,13 @@ class ReportsOrSelectsForMany(Protocol[Answer]):
     def of_many(self) -> OfMany[Answer] | None: ...
 
 
+class NeedsFeatures(Protocol):
+    """A report of which the features of the model are a part: a model without any is refused at the start."""
+
+    @property
+    def needs_features(self) -> bool: ...
+
+
 class SelectsNothing(Protocol):
     """A selection that can tell from the order alone that a client has nothing to train on: it need not be asked."""
 

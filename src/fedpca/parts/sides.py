@@ -145,6 +145,11 @@ class SidedReports(Generic[Rest]):
         _set_labels(site.memory, corrected)
         return both_entries(reports)
 
+    @property
+    def needs_features(self) -> bool:
+        """Whether the report of a side does."""
+        return any(ability(part, "needs_features") for _, part in self.parts)
+
 
 def _set_labels(memory: MutableMapping[str, Tensor], labels: Tensor | None) -> None:
     if labels is None:

@@ -90,6 +90,8 @@ def _workers(cell: Cell, federation: Federation, count: int) -> Iterator[Workers
 
 def _begin(cell: Cell, dataset: Dataset, federation: Federation, pool: Workers) -> tuple[RunWriter, InProcess, Server]:
     """What plays and records the run, and where it stands: at its checkpoint, else before its first round."""
+    if cell.settings.evaluation.features:
+        pool.nets[0].require_features("evaluation.features")
     writer = RunWriter(cell)
     clients = InProcess(method_of(cell.settings), federation.shards, pool, cell.seed)
     if checkpoint := writer.resume():

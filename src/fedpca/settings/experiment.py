@@ -86,6 +86,7 @@ class ModelSettings(Settings):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")] | None = None  # of that file
     backbone: str | None = None  # frozen, with ImageNet weights: the model is trained on its features
     backbone_size: Annotated[int, Field(ge=32)] = 224  # side of the square that images are resized to for it
+    features: str | None = None  # the submodule whose output they are; else what goes into the last layer is
     args: Table = Field(default_factory=dict)  # [model.args]: keyword arguments of a function of your own
     winograd: bool = True  # of ResNet on a CPU: 3x3 convolutions with fewer products, rounded otherwise than PyTorch's
 

@@ -254,6 +254,6 @@ def _images(site: Site, samples: Samples) -> Tensor:
 
 def _shifts(training: BatchTraining, net: Net, samples: Sequence[Samples]) -> Tensor | None:
     """What the loss adds to each client's logits (G, 1, classes)."""
-    shifts = [training.logit_shift(own.labels, net.head.out_features) for own in samples]
+    shifts = [training.logit_shift(own.labels, net.classes) for own in samples]
     some = [shift for shift in shifts if shift is not None]
     return to_device(torch.stack(some)[:, None], net.device) if some else None

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedpca.core import ClientId, Failure, Method, Net, Order, Params, Recipe, Report, Shard, Site, Update
 from fedpca.errors import UserError
+from fedpca.parts.abilities import ability
 from fedpca.rng import stream
 from fedpca.simulate.answer import answer_report, answer_train, site_for
 from fedpca.simulate.batched import Batching, report_batching, training_batching
@@ -39,6 +40,8 @@ class InProcess:
         self.memory: dict[ClientId, dict[str, Tensor]] = {client: {} for client in shards}
         if workers.nets[0].draws and len(workers.nets) > 1:
             raise UserError("the model draws random numbers (dropout) that workers would share: use --workers 1")
+        if any(ability(stage.recipe.report, "needs_features") for stage in method.stages):
+            workers.nets[0].require_features(method.name)
 
     @property
     def ids(self) -> Sequence[ClientId]:

@@ -6,12 +6,12 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedpca.core import Report, Site
-from fedpca.parts.client.report import passes
+from fedpca.parts.client.report import all_logits
 
 
 def class_losses(site: Site) -> Report:
     """`class_loss` and `class_count`: mean loss and number of the samples labelled with each class; 0 without any."""
-    logits = torch.cat([logits for _, logits in passes(site)]).double()
+    logits = all_logits(site).double()
     counts = torch.bincount(site.y, minlength=logits.shape[1]).double()
     losses = cross_entropy(logits, site.y, reduction="none")
     sums = torch.zeros_like(counts).index_add_(0, site.y, losses)

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedpca.core import Params, Report, Site
-from fedpca.parts.client.report import passes
+from fedpca.parts.client.report import all_logits
 
 Measure = Literal["loss", "accuracy"]
 
@@ -40,6 +40,6 @@ class Gap:
 
 def badness(site: Site) -> dict[str, float]:
     """Mean loss, and accuracy with its sign turned: in both more is worse."""
-    logits = torch.cat([logits for _, logits in passes(site)])
+    logits = all_logits(site)
     hits = (logits.argmax(dim=1) == site.y).double().mean().item()
     return {"loss": cross_entropy(logits, site.y).item(), "accuracy": -hits}

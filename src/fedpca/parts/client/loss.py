@@ -40,7 +40,7 @@ class LogitAdjustment:
 
     def __call__(self, site: Site, samples: Samples) -> BatchLoss:
         """The loss under the class shares of these samples."""
-        shift = self.logit_shift(samples.labels, site.net.head.out_features).to(site.net.device)
+        shift = self.logit_shift(samples.labels, site.net.classes).to(site.net.device)
         return lambda images, logits, labels: F.cross_entropy(logits + shift, labels)
 
     def logit_shift(self, labels: Tensor, classes: int) -> Tensor:
@@ -94,7 +94,7 @@ class Distillation:
         if site.order.verdict.group != "mislabeled":
             return self.otherwise(site, samples)
         teacher = copy.deepcopy(site.net.module).eval().requires_grad_(False)
-        shift = log_prior(samples.labels, site.net.head.out_features) if self.adjusted else torch.zeros(())
+        shift = log_prior(samples.labels, site.net.classes) if self.adjusted else torch.zeros(())
         shift = shift.to(site.net.device)
         share = self.share(site.order.round - 1)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedpca.core import LABELS, Params, Report, Samples, Site
-from fedpca.parts.client.report import passes
+from fedpca.parts.client.report import all_logits
 from fedpca.parts.client.select import everything, nothing
 from fedpca.parts.mixture import in_upper_group
 
@@ -30,7 +30,7 @@ class Scatter:
 
     def __call__(self, site: Site, params: Params) -> Report:
         """The number; each sample's loss goes into the memory, for `CorrectWorst` to use in the next round."""
-        logits = torch.cat([logits for _, logits in passes(site)]).double()
+        logits = all_logits(site).double()
         site.memory["losses"] = cross_entropy(logits, site.y, reduction="none")
         return {"lid": local_dimensions(logits.softmax(dim=1), self.neighbours).mean().item()}
 
@@ -99,7 +99,7 @@ class CorrectConfident:
 
 def relabel(site: Site, rows: Tensor, confidence: float) -> None:
     """Gives these rows their predicted labels where the model's confidence is above this; the client keeps them."""
-    logits = torch.cat([logits for _, logits in passes(site)])
+    logits = all_logits(site)
     sure, predicted = logits.double().softmax(dim=1).max(dim=1)
     rows = rows[sure[rows] > confidence]
     site.memory[LABELS] = site.y.index_put((rows,), predicted[rows])

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from fedpca.core import Net, Report, ReportPart, Site
 from fedpca.models.device import to_device
-from fedpca.parts.abilities import OfMany
+from fedpca.parts.abilities import OfMany, ability
 from fedpca.parts.client.augment import Augment
 from fedpca.parts.client.step import radius_in
 from fedpca.parts.server.identify import FLOOR
@@ -25,7 +25,7 @@ MANY = 2048  # rows of a pass for many small clients of a network without convol
 
 def mean_loss(site: Site) -> Report:
     """`loss`: mean cross-entropy of the labels in use."""
-    logits = torch.cat([logits for _, logits in passes(site)])
+    logits = all_logits(site)
     return {"loss": cross_entropy(logits, site.y).item()}
 
 
@@ -70,6 +70,11 @@ class JoinReports:
     def __call__(self, site: Site) -> Report:
         return {key: value for part in self.parts for key, value in part(site).items()}
 
+    @property
+    def needs_features(self) -> bool:
+        """Whether one of them does."""
+        return any(ability(part, "needs_features") for part in self.parts)
+
 
 @dataclass(frozen=True)
 class PerformanceAndCapacity:
@@ -80,6 +85,11 @@ class PerformanceAndCapacity:
     confidence: Literal["quantile", "top-mean"] | None  # how the threshold for confident samples is read
     informativeness: bool  # of the labels: the slope
     augment: Augment | None  # of the images; any makes the numbers noisy
+
+    @property
+    def needs_features(self) -> bool:
+        """Dispersion is that of the features."""
+        return True
 
     def __call__(self, site: Site) -> Report:
         """The numbers, from one pass in eval mode; `dispersion` alone does not look at labels."""
@@ -132,6 +142,11 @@ def passes(site: Site, augment: Augment | None = None) -> Iterator[tuple[Tensor,
     """Features (n, d) and logits (n, classes) of all the client's images, in large batches."""
     for rows in torch.split(torch.arange(len(site.y)), BATCH):
         yield _features_and_logits(site.net, augment(site.x[rows], site.rng) if augment else site.x[rows])
+
+
+def all_logits(site: Site) -> Tensor:
+    """Logits (N, classes) of all the client's images, on the CPU; not all models have features, which these do not need."""
+    return torch.cat([site.net(site.x[rows]).cpu() for rows in torch.split(torch.arange(len(site.y)), BATCH)])
 
 
 def _features_and_logits(net: Net, images: Tensor) -> tuple[Tensor, Tensor]:

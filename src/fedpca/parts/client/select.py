@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedpca.core import Order, Samples, Select, Site
 from fedpca.parts.abilities import ability
-from fedpca.parts.client.report import MANY, log_probs, passes, whole
+from fedpca.parts.client.report import MANY, all_logits, log_probs, whole
 
 
 def everything(site: Site) -> Samples:
@@ -57,7 +57,7 @@ class ConfidentOfTheMislabeled:
         """The samples; their reliability is the mean confidence."""
         if site.order.verdict.group != "mislabeled":
             return everything(site)
-        return self._confident(site, *_likeliest_class(torch.cat([logits for _, logits in passes(site)])))
+        return self._confident(site, *_likeliest_class(all_logits(site)))
 
     def of_many(self, sites: Sequence[Site]) -> list[Samples]:
         """Each client's samples; they share the model, and one pass is made for all that are mislabeled."""

@@ -94,7 +94,7 @@ class LocalTraining:
         if self.augment:
             images = self.augment(images, site.rng)
         if self.blend:
-            images, labels = self.blend(images, labels, site.net.head.out_features, site.rng)
+            images, labels = self.blend(images, labels, site.net.classes, site.rng)
         return images, to_device(labels, site.net.device)
 
     def batches(self, count: int, rng: Generator) -> Iterator[Tensor]:
