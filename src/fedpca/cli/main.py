@@ -84,6 +84,9 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue what is there; finished runs are left as they are.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would happen, and how long it would take.")
+    ] = False,
     data_dir: DataDir = None,
     log_to: Annotated[
         list[str] | None,
@@ -99,6 +102,11 @@ def run(
     lists = [f"methods={json.dumps(method)}"] * bool(method) + [f"seeds={json.dumps(seed)}"] * bool(seed)
     settings = read_settings(settings_file(experiment), [*(change or []), *lists], setting or ())
     again, name = "the same command with --resume", next(iter(settings.values())).name
+    if dry_run:
+        from fedpca.cli.dry_run import describe_runs
+
+        describe_runs(settings, out or Path("runs") / name, jobs, workers, resume, data_dir)
+        return
     run_all(settings, out or Path("runs") / name, jobs, workers, resume, data_dir, again, log_to or ())
 
 

@@ -1,0 +1,115 @@
+"""`fedpca run --dry-run`: what would happen, without a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedpca.cli.progress import counting_bar
+
+if TYPE_CHECKING:
+    from fedpca.core import ClientId
+    from fedpca.data.datasets import Dataset
+    from fedpca.data.federation import Federation
+    from fedpca.runs.cell import Cell
+    from fedpca.runs.trial import Trial
+    from fedpca.settings.experiment import Experiment
+
+SLOWEST = 2.5  # a round of FedPCA with its sharpness over one of FedAvg: docs/speed.md, W3
+SHOWN = 8  # names of clients in a line
+
+
+def describe_runs(
+    settings: Mapping[str, Experiment],
+    out: Path,
+    jobs: int,
+    workers: int | None,
+    resume: bool,
+    data_dir: Path | None,
+) -> None:
+    """Prints what every setting would do, and how long all runs would take; writes no run folder."""
+    from fedpca.runs.cell import is_done
+    from fedpca.runs.jobs import default_workers, every_run
+    from fedpca.runs.run import Prepared
+    from fedpca.runs.trial import try_out
+
+    cells = every_run(settings, out, resume)
+    todo, prepared, seconds = [cell for cell in cells if not is_done(cell)], Prepared(data_dir), 0.0
+    jobs = min(jobs, max(1, len(todo)))
+    for name, experiment in settings.items():
+        own = [cell for cell in todo if cell.setting == name]
+        if not own:
+            continue
+        with counting_bar("reading images") as progress:
+            dataset, federation = prepared.of(own[0], progress)
+        count = workers or default_workers(experiment, federation, jobs)
+        trial = try_out(experiment, federation, count)
+        seconds += len(own) * experiment.rounds * trial.seconds / jobs
+        print("\n".join([f"setting {name!r}"] * bool(name) + list(_lines(own, dataset, federation, trial, count))))
+    print("\n".join(_totals(cells, todo, out, jobs, seconds)))
+
+
+def _lines(
+    cells: Sequence[Cell], dataset: Dataset, federation: Federation, trial: Trial, workers: int
+) -> Iterator[str]:
+    """One setting, in words and numbers."""
+    experiment, sizes = cells[0].settings, sorted(len(shard.y) for shard in federation.shards.values())
+    methods, seeds = (len({getattr(cell, key) for cell in cells}) for key in ("method", "seed"))
+    spread = f"{sizes[0]} to {sizes[-1]}, median {sizes[len(sizes) // 2]}" if sizes[0] < sizes[-1] else f"{sizes[0]}"
+    shape = "x".join(map(str, federation.shape))
+    yield f"  data         {dataset.name}: {sum(sizes):,} training images of {shape}"
+    yield f"  classes      {len(federation.classes)}: {_named(federation.classes)}"
+    yield f"  clients      {len(sizes)}: {_named(list(federation.shards))}; images each: {spread}"
+    yield from _scenario(experiment, federation)
+    tests = ", ".join(f"{group} {len(test.y):,}" for group, test in federation.tests.items())
+    yield f"  test images  {tests}"
+    yield f"  model        {experiment.model.name}, {trial.weights:,} weights"
+    yield f"  runs         {len(cells)}: {_count(methods, 'method')} x {_count(seeds, 'seed')}, {experiment.rounds} rounds each"
+    yield f"  a round      about {duration(trial.seconds)} with {_count(workers, 'worker')}, by a short trial of FedAvg"
+    if trial.memory is not None:
+        yield f"  memory       about {trial.memory / 1e9:.1f} GB a run, as in the trial"
+
+
+def _scenario(experiment: Experiment, federation: Federation) -> Iterator[str]:
+    """Who is made rare or mislabeled."""
+    rare, noise, truth = experiment.rare, experiment.noise, federation.truth
+    if truth.rare:
+        yield f"  rare         {len(truth.rare)}: {_named(truth.rare)}; {rare.corruption}"
+    if truth.mislabeled:
+        share = f"{100 * noise.labels:.0f} % of their labels are made wrong"
+        yield f"  mislabeled   {len(truth.mislabeled)}: {_named(truth.mislabeled)}; {share}"
+    if not truth.rare and not truth.mislabeled:
+        yield "  scenario     images and labels as they are: nobody is made rare or mislabeled"
+
+
+def _totals(cells: Sequence[Cell], todo: Sequence[Cell], out: Path, jobs: int, seconds: float) -> Iterator[str]:
+    done = f"; {len(cells) - len(todo)} of {len(cells)} are finished already" if len(todo) < len(cells) else ""
+    yield f"{_count(len(todo), 'run')} would be written to {out}{done}"
+    if todo:
+        at_a_time = f", {jobs} at a time" if jobs > 1 else ""
+        slower = f"; up to {SLOWEST} times as long for methods that do more in a round than FedAvg"
+        yield f"about {duration(seconds)} in all{at_a_time}{slower}"
+    yield "nothing was written but decoded images in the cache"
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that people would use.
+
+    >>> duration(0.0123), duration(75), duration(7300)
+    ('12 ms', '75 s', '2.0 h')
+    """
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 100:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"
+
+
+def _named(names: Sequence[ClientId]) -> str:
+    more = f", … ({len(names) - SHOWN} more)" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

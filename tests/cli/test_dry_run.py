@@ -1,0 +1,81 @@
+"""`fedpca run --dry-run` says what a run does, and leaves no run folder."""
+
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from fedpca.cli.dry_run import duration
+from fedpca.cli.main import app
+
+SETTINGS = """
+rounds = 4
+methods = ["fedavg", "median"]
+seeds = [0, 1, 2]
+[data]
+clients = 6
+train_images = 240
+test_images = 100
+[rare]
+share = 0.17
+[noise]
+clients = 0.17
+labels = 0.8
+[model]
+name = "mlp"
+"""
+
+
+def said(tmp_path, text: str = SETTINGS, *options: str) -> str:
+    (tmp_path / "own.toml").write_text(text)
+    result = CliRunner().invoke(
+        app, ["run", str(tmp_path / "own.toml"), "--out", str(tmp_path / "runs"), "--dry-run", *options]
+    )
+    assert result.exit_code == 0, result.output
+    assert not (tmp_path / "runs").exists()
+    return result.output
+
+
+def line(text: str, word: str) -> str:
+    return next(line.strip() for line in text.splitlines() if line.strip().startswith(word))
+
+
+def test_it_says_what_would_happen(tmp_path):
+    text = said(tmp_path)
+    assert "240 training images of 1x8x8" in line(text, "data")
+    assert line(text, "classes").split()[1] == "10:"
+    assert line(text, "clients").endswith("6: 0, 1, 2, 3, 4, 5; images each: 40")
+    assert "1: 5; gaussian_noise" in line(text, "rare")
+    assert "80 % of their labels are made wrong" in line(text, "mislabeled")
+    assert line(text, "test images").endswith("common 100, rare 100")
+    assert "mlp, 4,810 weights" in line(text, "model")
+    assert "6: 2 methods x 3 seeds, 4 rounds each" in line(text, "runs")
+    assert re.search(r"about \d+(\.\d)? m?s with \d+ workers?", line(text, "a round"))
+    assert f"6 runs would be written to {tmp_path / 'runs'}" in text
+
+
+def test_every_setting_is_described(tmp_path):
+    text = said(tmp_path, SETTINGS + '[setting.a.noise]\nlabels = 0.4\n[setting.b.model]\nname = "cnn-small"\n')
+    assert "setting 'a'" in text
+    assert "40 % of their labels" in text
+    assert "setting 'b'" in text
+    assert "12 runs would be written" in text
+
+
+def test_data_as_they_are(tmp_path):
+    text = said(tmp_path, 'rounds = 1\n[data]\nclients = 2\ntrain_images = 100\n[model]\nname = "mlp"\n')
+    assert "nobody is made rare or mislabeled" in line(text, "scenario")
+    assert "rare  " not in text
+
+
+def test_what_would_be_refused_is_refused(tmp_path):
+    (tmp_path / "runs" / "fedavg" / "seed-0").mkdir(parents=True)
+    (tmp_path / "runs" / "fedavg" / "seed-0" / "settings.toml").write_text("")
+    (tmp_path / "own.toml").write_text(SETTINGS)
+    command = ["run", str(tmp_path / "own.toml"), "--out", str(tmp_path / "runs"), "--dry-run"]
+    assert "holds a run already" in str(CliRunner().invoke(app, command).exception)
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.012, "12 ms"), (2.5, "2.5 s"), (75, "75 s"), (600, "10 min")])
+def test_durations(seconds: float, text: str):
+    assert duration(seconds) == text
