@@ -15,6 +15,7 @@ from fedpca.cli.data import app as data_app
 from fedpca.cli.deploy import app as deploy_app
 from fedpca.cli.deploy import doctor
 from fedpca.cli.listing import list_, settings_file, shipped_experiments
+from fedpca.cli.new import new
 from fedpca.errors import UserError
 
 app = typer.Typer(
@@ -170,6 +171,7 @@ def watch(
 
 
 app.command("list")(list_)
+app.command()(new)
 
 
 def main() -> None:

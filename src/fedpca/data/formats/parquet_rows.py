@@ -25,9 +25,7 @@ def parquet_source(files: list[Path], settings: DataSettings) -> Source:
         kind = kinds[image]
         raise DataError(f"{place}, column {image!r}: images must be bytes or {{bytes, path}}, but it holds {kind}")
     labels = given_labels(_values(files, label), f"{place}, column {label!r}")
-    plain = [name for name, kind in kinds.items() if not pa.types.is_nested(kind) and not _is_binary(kind)]
-    kept = [name for name in plain if name not in (image, label)]
-    columns = {name: ["" if value is None else str(value) for value in _values(files, name)] for name in kept}
+    columns = plain_columns(files, without=(image, label))
     pictures = partial(_pictures, files, image)
     return Source(place, f"column {label!r}", labels, pictures, columns, _hub_classes(schema, label))
 
@@ -42,6 +40,14 @@ def holds_images(path: Path, settings: DataSettings) -> bool:
 def all_values(files: list[Path]) -> dict[str, list[object]]:
     """Every column of a table of numbers."""
     return {name: _values(files, name) for name in _open(files[0]).schema_arrow.names}
+
+
+def plain_columns(files: list[Path], without: tuple[str, ...] = ()) -> dict[str, list[str]]:
+    """The columns that hold neither images nor lists, as texts."""
+    schema = _open(files[0]).schema_arrow
+    kinds = {name: kind for name, kind in zip(schema.names, schema.types, strict=True) if name not in without}
+    plain = [name for name, kind in kinds.items() if not pa.types.is_nested(kind) and not _is_binary(kind)]
+    return {name: ["" if value is None else str(value) for value in _values(files, name)] for name in plain}
 
 
 def _is_binary(kind: pa.DataType) -> bool:
