@@ -92,7 +92,7 @@ class Net:
         return logits
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (N, d), those before the last layer unless there is a `tap`, and logits (N, classes), in one pass."""
+        """Features (N, d), those before the last layer unless there is a `tap`, and logits (N, classes)."""
         self.require_features("this")
         seen: list[Tensor] = []
         if self.tap is not None:

@@ -65,7 +65,8 @@ def _lines(
     tests = ", ".join(f"{group} {len(test.y):,}" for group, test in federation.tests.items())
     yield f"  test images  {tests}"
     yield f"  model        {experiment.model.name}, {trial.weights:,} weights"
-    yield f"  runs         {len(cells)}: {_count(methods, 'method')} x {_count(seeds, 'seed')}, {experiment.rounds} rounds each"
+    counted = f"{_count(methods, 'method')} x {_count(seeds, 'seed')}, {experiment.rounds} rounds each"
+    yield f"  runs         {len(cells)}: {counted}"
     yield f"  a round      about {duration(trial.seconds)} with {_count(workers, 'worker')}, by a short trial of FedAvg"
     if trial.memory is not None:
         yield f"  memory       about {trial.memory / 1e9:.1f} GB a run, as in the trial"

@@ -104,7 +104,9 @@ def _with_tap(net: Net, shape: Shape, features: str | None) -> Net:
     return net
 
 
-def as_net(module: nn.Module, head: nn.Linear | None, shape: Shape, device: str, known: ModelEntry | None = None) -> Net:
+def as_net(
+    module: nn.Module, head: nn.Linear | None, shape: Shape, device: str, known: ModelEntry | None = None
+) -> Net:
     """A module, in eval mode, ready for federated training on a device; `known` if it is one of the package's own.
 
     Only those get images channels last: a user's module may take views of what it is given, as `x.view(len(x), -1)`.

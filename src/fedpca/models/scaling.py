@@ -43,7 +43,7 @@ class Scaling:
         """What goes into the model."""
         images = to_device(images, self.factor.device)
         if not self.channels_last:
-            images = images.contiguous()
+            images = images.contiguous().view(-1).view(images.shape)  # strides too: those of one channel are ambiguous
         layout = torch.channels_last if images.ndim == 4 and self.channels_last else torch.preserve_format
         if images.dtype != torch.uint8:
             return images.to(torch.float32, memory_format=layout)

@@ -145,7 +145,7 @@ def passes(site: Site, augment: Augment | None = None) -> Iterator[tuple[Tensor,
 
 
 def all_logits(site: Site) -> Tensor:
-    """Logits (N, classes) of all the client's images, on the CPU; not all models have features, which these do not need."""
+    """Logits (N, classes) of all the client's images, on the CPU; for this a model needs no features."""
     return torch.cat([site.net(site.x[rows]).cpu() for rows in torch.split(torch.arange(len(site.y)), BATCH)])
 
 
