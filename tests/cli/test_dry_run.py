@@ -42,7 +42,7 @@ def line(text: str, word: str) -> str:
 
 def test_it_says_what_would_happen(tmp_path):
     text = said(tmp_path)
-    assert "240 training images of 1x8x8" in line(text, "data")
+    assert "240 images of 1x8x8 to train on" in line(text, "data")
     assert line(text, "classes").split()[1] == "10:"
     assert line(text, "clients").endswith("6: 0, 1, 2, 3, 4, 5; images each: 40")
     assert "1: 5; gaussian_noise" in line(text, "rare")

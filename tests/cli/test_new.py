@@ -100,6 +100,18 @@ def test_a_folder_of_classes_with_large_images(tmp_path):
     assert "1x64x64" in runs(tmp_path / "own.toml")
 
 
+def test_a_table_of_numbers_with_centers(tmp_path):
+    lines = [f"{['Köln', 'Bonn', 'Berlin'][n % 3]},{n},{n * n % 7},{'mf'[n % 2]},{n // 2 % 2}" for n in range(90)]
+    (tmp_path / "heart.csv").write_text("\n".join(["center,age,cp,sex,num", *lines, ""]), encoding="utf-8")
+    new(tmp_path / "own.toml", "--data", tmp_path / "heart.csv")
+    text = (tmp_path / "own.toml").read_text(encoding="utf-8")
+    table = tomllib.loads(text)
+    assert (table["data"]["column"], table["data"]["label_column"]) == ("center", "num")
+    assert table["model"]["name"] == "mlp"
+    assert "other columns that may name the clients: sex" in text
+    assert "72 rows of" in runs(tmp_path / "own.toml")
+
+
 def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "own.toml").write_text("mine")
     with pytest.raises(UserError, match=r"own\.toml is there already: choose another name"):

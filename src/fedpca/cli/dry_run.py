@@ -57,13 +57,14 @@ def _lines(
     experiment, sizes = cells[0].settings, sorted(len(shard.y) for shard in federation.shards.values())
     methods, seeds = (len({getattr(cell, key) for cell in cells}) for key in ("method", "seed"))
     spread = f"{sizes[0]} to {sizes[-1]}, median {sizes[len(sizes) // 2]}" if sizes[0] < sizes[-1] else f"{sizes[0]}"
-    shape = "x".join(map(str, federation.shape))
-    yield f"  data         {dataset.name}: {sum(sizes):,} training images of {shape}"
+    things = "rows" if dataset.table else "images"
+    shape = f"{federation.shape[0]} inputs" if dataset.table else "x".join(map(str, federation.shape))
+    yield f"  data         {dataset.name}: {sum(sizes):,} {things} of {shape} to train on"
     yield f"  classes      {len(federation.classes)}: {_named(federation.classes)}"
-    yield f"  clients      {len(sizes)}: {_named(list(federation.shards))}; images each: {spread}"
+    yield f"  clients      {len(sizes)}: {_named(list(federation.shards))}; {things} each: {spread}"
     yield from _scenario(experiment, federation)
     tests = ", ".join(f"{group} {len(test.y):,}" for group, test in federation.tests.items())
-    yield f"  test images  {tests}"
+    yield f"  {f'test {things}':<12} {tests}"
     yield f"  model        {experiment.model.name}, {trial.weights:,} weights"
     counted = f"{_count(methods, 'method')} x {_count(seeds, 'seed')}, {experiment.rounds} rounds each"
     yield f"  runs         {len(cells)}: {counted}"
@@ -81,7 +82,7 @@ def _scenario(experiment: Experiment, federation: Federation) -> Iterator[str]:
         share = f"{100 * noise.labels:.0f} % of their labels are made wrong"
         yield f"  mislabeled   {len(truth.mislabeled)}: {_named(truth.mislabeled)}; {share}"
     if not truth.rare and not truth.mislabeled:
-        yield "  scenario     images and labels as they are: nobody is made rare or mislabeled"
+        yield "  scenario     the data as they are: nobody is made rare or mislabeled"
 
 
 def _totals(cells: Sequence[Cell], todo: Sequence[Cell], out: Path, jobs: int, seconds: float) -> Iterator[str]:
