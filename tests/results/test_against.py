@@ -18,7 +18,7 @@ from tests.results.test_rows import write_run
 AVG, MEDIAN = [(0.9, 0.70), (0.9, 0.60), (0.9, 0.80)], [(0.9, 0.72), (0.9, 0.63), (0.9, 0.84)]
 
 
-def write_seeds(folder: Path, method: str, pairs: list[tuple[float, float]], **more: object) -> None:
+def write_seeds(folder: Path, method: str, pairs: list[tuple[float, ...]], **more: object) -> None:
     for seed, pair in enumerate(pairs):
         write_run(folder / f"{method}-{seed}", seed, [pair], rounds=1, method=method, **more)
 
@@ -53,6 +53,21 @@ def test_the_worst_group_is_each_methods_own(tmp_path: Path):
     write_seeds(tmp_path, "median", [(0.6, 0.8)])
     (results,) = against(tmp_path, "fedavg")
     assert results.against.differences["median"]["worst_acc"].mean == pytest.approx(-10)
+
+
+def test_only_test_groups_of_all_runs_count(tmp_path: Path):
+    write_seeds(tmp_path, "fedavg", [(0.9, 0.2)])
+    write_seeds(tmp_path, "median", [(0.8,)])  # did not test the rare group
+    (results,) = against(tmp_path, "fedavg")
+    gains = results.against.differences["median"]
+    assert (gains["worst_acc"].mean, gains["average_acc"].mean) == (pytest.approx(-10), pytest.approx(-10))
+
+
+def test_a_method_alone_is_compared_with_nobody(tmp_path: Path):
+    write_seeds(tmp_path, "fedavg", AVG)
+    sheet = for_terminal(against(tmp_path, "fedavg"))[-1]
+    assert sheet.lines == ()
+    assert sheet.notes == ("No other method has a seed and a test group in common with fedavg.",)
 
 
 def test_one_seed_has_no_interval():

@@ -23,11 +23,17 @@ class Difference:
 
 
 def compare(one: Sequence[Run], other: Sequence[Run], over_groups: str) -> Difference | None:
-    """The accuracy of one method's runs minus that of another's; None if they share no seed."""
+    """The accuracy of one method's runs minus that of another's; None if they share no seed or no test group.
+
+    Both are compared on the groups that all of these runs have tested.
+    """
     shared = {run.seed for run in one} & {run.seed for run in other}
-    if not shared:
+    sides = [[run for run in runs if run.seed in shared] for runs in (one, other)]
+    tested = [run.last().keys() for runs in sides for run in runs]
+    groups = [group for group in (tested[0] if tested else ()) if all(group in own for own in tested)]
+    if not groups:
         return None
-    ours, theirs = (by_seed([run for run in runs if run.seed in shared], over_groups) for runs in (one, other))
+    ours, theirs = (by_seed(runs, over_groups, groups) for runs in sides)
     return difference([ours[seed] - theirs[seed] for seed in sorted(shared)])
 
 
@@ -43,14 +49,14 @@ def difference(gains: Sequence[float]) -> Difference:
     return Difference(mean, std, mean - half, mean + half, seeds)
 
 
-def by_seed(runs: Sequence[Run], over_groups: str) -> dict[int, float]:
+def by_seed(runs: Sequence[Run], over_groups: str, groups: Sequence[str] = ()) -> dict[int, float]:
     """Of one method, by seed: its worst or average accuracy over the test groups, mean of the last rounds, in percent.
 
-    The worst group is the one that is worst over all these seeds.
+    The worst group is the one that is worst over all these seeds. Without `groups` those of the first run count.
     """
     last = {run.seed: run.last() for run in runs}
-    always = [group for group in runs[0].last() if all(group in own for own in last.values())]
-    means = {seed: {group: 100 * fmean(own[group]) for group in always} for seed, own in last.items()}
+    counted = groups or tuple(runs[0].last())
+    means = {seed: {group: 100 * fmean(own[group]) for group in counted} for seed, own in last.items()}
     return OVER_GROUPS[over_groups](means)
 
 

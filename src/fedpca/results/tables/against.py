@@ -62,7 +62,7 @@ def against_sheet(results: Results, against: Against) -> Sheet:
             cells: list[Cell | str | None] = [_words(gains[name]) for name in names]
             cells.append(Cell(gains[names[0]].seeds))
             lines.append(Line(row.category, row.method, tuple(cells), bool(row.unfinished)))
-    notes = NOTES if lines else (f"No method shares a seed with {against.method}.",)
+    notes = NOTES if lines else (f"No other method has a seed and a test group in common with {against.method}.",)
     alone = ["An interval needs two seeds."] if any(cell == Cell(1) for line in lines for cell in line.cells) else []
     return Sheet(f"Minus {against.method}, seed by seed; {results.title}", columns, tuple(lines), (*notes, *alone))
 
