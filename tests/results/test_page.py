@@ -147,6 +147,25 @@ def test_runs_stand_as_in_the_table_and_the_first_has_something_to_show(tmp_path
     assert set(shown) == {"1"}
 
 
+def test_the_page_opens_on_an_auto_run(tmp_path: Path):
+    runs = in_order(
+        [
+            read_run(write_run(tmp_path / "a", [a_line(1)], rounds=2)),
+            read_run(write_run(tmp_path / "b", [a_line(1)], method="fedpca-hs-auto", seed=0)),
+            read_run(write_run(tmp_path / "c", [a_line(1)], method="fedpca-hs-auto", seed=1, rounds=2)),
+        ]
+    )
+    assert (runs[first(runs)].method, runs[first(runs)].seed) == ("fedpca-hs-auto", 1), "of two, the one under way"
+    assert runs[first(runs[:-1])].method == "fedpca-hs-auto"
+
+
+def test_the_verdict_comes_first(tmp_path: Path):
+    lines = [a_line(i, suspicion=[0.01, 0.02, 0.11, 0.93]) for i in (1, 2, 3)]
+    page = write_page([read_run(write_run(tmp_path / "run", lines, method="fedpca-hs-auto", truth={}))])
+    places = [page.index(text) for text in ("client d.</p>", "How sure:", "What to do next:", '<dl class="notes">')]
+    assert places == sorted(places)
+
+
 def test_the_best_of_the_table_is_bold(tmp_path: Path):
     worse = {"common": {"acc": 0.1, "bacc": 0.1, "auc": 0.1, "auc_ovo": 0.1}}
     runs = [

@@ -15,7 +15,8 @@ from string import Template
 
 from fedpca import __version__
 from fedpca.results.page.data import key, run_data
-from fedpca.results.page.summary import Note, comparison, headline, notes
+from fedpca.results.page.summary import Note, comparison, notes
+from fedpca.results.page.verdict import verdict
 from fedpca.results.page.words import quantity
 from fedpca.results.read.runs import Run, by_scenario, distinction_words, name_of
 from fedpca.results.tables.rows import tabulate
@@ -75,14 +76,18 @@ def in_order(runs: Sequence[Run]) -> list[Run]:
 
 
 def first(runs: Sequence[Run]) -> int:
-    """The run that is shown first: one under way, else one with judged clients on the plane, else the first."""
-    going = [i for i, run in enumerate(runs) if not run.is_done]
-    judging = [
-        i
-        for i, run in enumerate(runs)
-        if all(run.rounds[-1]["clients"].get(name) for name in ("loss", "dispersion", "group"))
-    ]
-    return [*going, *judging, 0][0]
+    """The run that is shown first: one that asks whether anybody is mislabeled at all (`auto`), where there is one.
+
+    Of several, or if there is none, one under way, else one with judged clients on the plane, else the first.
+    """
+
+    def rank(number: int) -> tuple[bool, bool, bool]:
+        run = runs[number]
+        last, rule = run.rounds[-1]["clients"], run.identify
+        judges = all(last.get(name) for name in ("loss", "dispersion", "group"))
+        return rule is None or rule.rule != "auto", run.is_done, not judges
+
+    return min(range(len(runs)), key=rank)
 
 
 def parts(runs: Sequence[Run]) -> dict[str, str]:
@@ -133,10 +138,13 @@ def _scene(runs: Sequence[Run]) -> str:
 
 
 def _summary(run: Run, seeds: int, number: int, hidden: bool) -> str:
+    found = verdict(run)
     return (
         f'<div data-run="{number}"{" hidden" * hidden}>'
         f'<p class="note">{escape(run.label())}, seed {run.seed}, after round {run.rounds[-1]["round"]}</p>'
-        f'<p class="lead">{escape(headline(run))}</p>'
+        f'<p class="lead">{escape(found.who)}</p>'
+        f'<p class="verdict"><strong>How sure:</strong> {_non_breaking(found.how_sure)}</p>'
+        f'<p class="verdict"><strong>What to do next:</strong> {_non_breaking(found.next)}</p>'
         f'<dl class="notes">{_notes(notes(run, seeds))}</dl></div>'
     )
 

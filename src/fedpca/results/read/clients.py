@@ -75,6 +75,26 @@ def _since(groups: Sequence[str | None], numbers: Sequence[int]) -> int | None:
     return numbers[-sum(1 for _ in takewhile(lambda group: group == groups[-1], reversed(groups)))]
 
 
+def judging_began(run: Run) -> int | None:
+    """The first round in which anybody was judged, after any warm-up; None if nobody has been."""
+    return next((line["round"] for line in run.rounds if any(line["clients"].get("group") or ())), None)
+
+
+def unchanged_since(run: Run) -> int:
+    """The first round, without a break until now, in which the same clients were judged mislabeled as now."""
+    sets = [_mislabeled(line) for line in run.rounds]
+    same = sum(1 for _ in takewhile(lambda own: own == sets[-1], reversed(sets)))
+    return run.rounds[-same]["round"]
+
+
+def _mislabeled(line: Line) -> set[str] | None:
+    """Who is judged mislabeled in a round; None if nobody is judged at all."""
+    groups = line["clients"].get("group")
+    if not any(groups or ()):
+        return None
+    return {client for client, group in zip(line["clients"]["id"], groups or (), strict=True) if group == "mislabeled"}
+
+
 def truth(run: Run) -> dict[str, str] | None:
     """What each client truly is; None where nobody knows, as in a real federation."""
     if run.about.get("rare") is None or run.about.get("mislabeled") is None:
