@@ -227,16 +227,51 @@ def test_the_sheet_sorts_and_filters(page: Chrome):
     assert css(page, "#count").text == "0 of 4 shown"
 
 
-def test_the_sheet_has_margin_and_history(page: Chrome):
+def test_the_sheet_has_values_and_history(page: Chrome):
     row = css(page, "#sheet tbody tr")
     cells = [cell.text for cell in row.find_elements("css selector", "th, td")]
-    assert cells[:8] == ["d", "mislabeled", "3", "0.93", "+0.43", "25.00", "5.200", "2.000"]
+    assert cells[:7] == ["d", "0.93", "mislabeled", "3", "25.00", "5.200", "2.000"]
     button = row.find_element("tag name", "button")
     button.click()
     assert button.get_attribute("aria-expanded") == "true"
     assert every(page, ".history")
     button.click()
     assert not every(page, ".history")
+
+
+def test_suspicion_is_a_bar_with_its_threshold_second_also_on_a_phone(page: Chrome):
+    script = "const [a, b] = arguments; return document.querySelector('#sheet tbody tr ' + a).getAttribute(b)"
+    whole = float(page.execute_script(script, ".share .track", "width"))
+    assert float(page.execute_script(script, ".share .fill", "width")) == pytest.approx(0.93 * whole)
+    assert page.execute_script(script, ".share .fill", "data-kind") == "m"
+    assert page.execute_script(script, ".share .threshold", "d").startswith(f"M{0.5 * whole:g},")
+    assert "From a suspicion of 0.5 on" in css(page, "#sheet-note").text
+    look(page, 390, 844)
+    until(lambda: page.execute_script("return innerWidth") == 390)
+    cell = css(page, "#sheet tbody td:nth-child(2)")
+    assert cell.text == "0.93"
+    box = page.execute_script("return arguments[0].getBoundingClientRect().toJSON()", cell)
+    assert 0 < box["left"] < box["right"] <= 390
+
+
+def test_the_page_says_when_judging_began(page: Chrome):
+    assert "Judging began in round 3, after the warm-up." in css(page, "#sheet-note").text
+    assert "Judging began in round 3." in css(page, "#found").text
+
+
+def test_what_means_nothing_is_hidden(browser: Chrome, tmp_path: Path):
+    lines = [a_line(i, groups=None) for i in (1, 2)]
+    for line in lines:
+        line["groups"] = {"all": line["groups"]["common"]}
+        line["clients"]["weight"] = line["weights"] = None
+    show(browser, tmp_path, write_page([read_run(write_run(tmp_path / "run", lines, method="rfa", truth={}))]))
+    assert [cell.text.split()[0] for cell in every(browser, "#sheet thead th")] == ["Client", "Images"]
+    assert not css(browser, "#weights").is_displayed()
+    assert not css(browser, "#group").is_displayed()
+    assert css(browser, "#accuracy .key").text.split("\n") == ["accuracy", "80.0 %"]
+    heads = [cell.text for cell in every(browser, "#tables th[scope=col]")]
+    assert heads == ["method", "ACC", "AUC", "seeds"]
+    assert "worst" not in css(browser, "main").text.lower()
 
 
 def test_another_run_changes_what_is_shown(page: Chrome):
@@ -249,7 +284,7 @@ def test_another_run_changes_what_is_shown(page: Chrome):
     assert "fedavg judges nobody" in css(page, "#sheet-note").text
     assert "fedavg, seed 0" in css(page, "#settings").text
     assert [cell.text.split()[0] for cell in every(page, "#sheet thead th")] == [
-        *("Client", "Judged", "Weight,", "Images", "Truly")
+        *("Client", "Weight,", "Images", "Truly")
     ], "what the run does not have is left out"
 
 
@@ -351,6 +386,21 @@ def test_print_has_the_content_and_no_controls(page: Chrome):
     too_wide = "[...document.querySelectorAll('*')].filter((e) => e.getBoundingClientRect().right > 751)"
     assert page.execute_script(f"return {too_wide}.map((e) => e.tagName)") == []
     assert page.execute_script("return getComputedStyle(document.documentElement).colorScheme") == "light"
+
+
+def test_names_stand_beside_the_marks_in_print_also_of_a_run_that_was_being_played(page: Chrome):
+    css(page, "#play").click()
+    page.execute_script("dispatchEvent(new Event('beforeprint'))")
+    names = page.execute_script("return [...document.querySelectorAll('#plane .names text')].map((e) => e.textContent)")
+    assert "d" in names
+
+
+def test_of_many_clients_those_judged_mislabeled_are_named(browser: Chrome, tmp_path: Path):
+    names = [f"site-{i:03}" for i in range(80)]
+    line = a_line(1, names, ["common"] * 79 + ["mislabeled"], suspicion=[0.0] * 79 + [0.9])
+    show(browser, tmp_path, write_page([read_run(write_run(tmp_path / "run", [line], names, truth={}))]))
+    until(lambda: every(browser, "#plane .names text"))
+    assert [element.text for element in every(browser, "#plane .names text")] == ["site-079"]
 
 
 def test_evil_names_stay_text(browser: Chrome, tmp_path: Path):

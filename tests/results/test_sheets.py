@@ -152,3 +152,11 @@ def test_tables_on_validation_images_say_so(tmp_path: Path):
     main, *_ = for_pages(tables_of(tmp_path))
     assert main.title.endswith("12 rounds, on validation images")
     assert "12 rounds, on validation images; noise.clients=0.2" in overview(tables_of(tmp_path)[0]).title
+
+
+def test_one_test_group_has_no_average_and_no_deviation_and_no_weights_have_no_column(tmp_path: Path):
+    write_run(tmp_path / "a", values=[(0.9,)])
+    assert [column.head for column in overview(tables_of(tmp_path)[0]).columns] == ["ACC", "AUC", "seeds"]
+    write_run(tmp_path / "b/b", name="two", shares={"rare": 0.5, "mislabeled": 0.2})
+    heads = [column.head for column in overview(tables_of(tmp_path / "b")[0]).columns]
+    assert heads == ["worst ACC", "average ACC", "STD ACC", "worst AUC", "average AUC", "w_r(1-w_m)", "seeds"]

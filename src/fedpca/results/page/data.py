@@ -33,6 +33,7 @@ def run_data(run: Run, scenario: int) -> dict[str, object]:
         "truth": "".join(LETTERS[kinds[client]] for client in clients) if kinds else None,
         "planned": run.settings.rounds,
         "threshold": threshold(run),
+        "asks": bool(run.facts["judges"]),
         "since": judged_since(run),
         "columns": columns(run, 0),
     }

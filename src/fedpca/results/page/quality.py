@@ -51,7 +51,8 @@ def best_method(results: Results) -> str:
     worst = {row.method: row.scores[results.accuracy].worst for row in results.rows}
     method = max(worst, key=lambda name: worst[name].mean)
     best = worst[method]
-    text = f"Of {len(worst)} methods, {method} serves it best, with {best.mean:.2f} ± {best.std:.2f} %."
+    verb = "serves it best, with" if len(results.groups) > 1 else "has the best:"
+    text = f"Of {len(worst)} methods, {method} {verb} {best.mean:.2f} ± {best.std:.2f} %."
     near = sum(name != method and best.mean - own.mean <= best.std for name, own in worst.items())
     if near:
         text += f" {quantity(near, 'other')} {'is' if near == 1 else 'are'} within that deviation of it."

@@ -59,7 +59,8 @@ def notes(run: Run, seeds: int) -> list[Note]:
 
 def comparison(results: Results, runs: Sequence[Run]) -> list[Note]:
     """What the methods of one scenario show together; nothing if there is one run."""
-    worst = Note(capital(f"{metric_words(results.accuracy)} of the worst test group"), best_method(results))
+    group = " of the worst test group" if len(results.groups) > 1 else ""
+    worst = Note(capital(f"{metric_words(results.accuracy)}{group}"), best_method(results))
     found = [worst, Note("Do the runs agree?", agreement(runs))]
     return [note for note in found if note.text]
 

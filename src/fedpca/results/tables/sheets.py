@@ -86,13 +86,22 @@ def identification(scenarios: Sequence[Results]) -> Sheet:
 
 
 def overview(results: Results) -> Sheet:
-    """The headline of one scenario, for a terminal."""
+    """The headline of one scenario, for a terminal; one test group has no average or deviation over groups."""
     accuracy, *others = shown_metrics(results.accuracy)
+    single = len(results.groups) == 1
     names = [*names_of([accuracy]), *names_of(others, ("worst", "average")), WEIGHT]
+    names = [name for name in names if not (single and name.startswith(("average", "std"))) and _known(results, name)]
     wide = {WEIGHT, *names_of([accuracy], ("std",)), *names_of(others, ("average",))}
     columns = (*_columns(names, wide=wide), Column("seeds", 0))
+    if single:
+        columns = tuple(replace(column, head=column.head.removeprefix("worst ")) for column in columns)
     lines = [_line(row, [*_cells(row, names), Cell(row.seeds)], [row]) for row in results.rows]
     return Sheet(results.title, columns, mark_best(columns, lines), (_pooling([results]), *_stars(lines)))
+
+
+def _known(results: Results, name: str) -> bool:
+    """Whether any row has this score."""
+    return any(score_of(name).of(row) is not None for row in results.rows)
 
 
 def judged_mislabeled(results: Results, alone: bool = True) -> Sheet:

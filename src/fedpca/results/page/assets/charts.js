@@ -48,7 +48,8 @@ function range(values) {
 
 function drawWeights(figure, run) {
   const { round, shares } = run.columns;
-  if (!shares.some(Boolean)) return withoutChart(figure, `${run.label} does not give clients weights.`);
+  figure.hidden = !shares.some(Boolean); // rules such as medians give clients no weights
+  if (figure.hidden) return () => {};
   const kinds = [..."crmb-"].filter((kind) => shares.some((own) => own?.[kind] !== undefined));
   const series = kinds.map((kind) => ({
     name: KINDS[kind],
@@ -76,11 +77,12 @@ function drawAccuracy(figure, run) {
   const metric = run.metric[0].toUpperCase() + run.metric.slice(1);
   figure.querySelector("h3").textContent = `${metric} on the test images`;
   if (worst.every((value) => value === null)) return withoutChart(figure, "No round has been tested.");
-  const explained = `Percent. Worst: of the test groups, the one of lower ${run.metric} in the round.`;
-  figure.querySelector("p").textContent = explained;
+  const single = worst.every((value, i) => value === average[i]); // one test group
+  const explained = `Percent. Worst: of the test groups, the one of lowest ${run.metric} in the round.`;
+  figure.querySelector("p").textContent = single ? "Percent." : explained;
   const series = [
-    { name: "worst group", kind: "worst", values: worst },
-    { name: "average of groups", kind: "average", values: average },
+    { name: single ? run.metric : "worst group", kind: "worst", values: worst },
+    ...(single ? [] : [{ name: "average of groups", kind: "average", values: average }]),
   ];
   const all = comparable(run).flatMap(({ columns }) => [...columns.worst, ...columns.average]);
   const [low, high] = range(all.filter((value) => value !== null));

@@ -160,7 +160,10 @@ function start() {
   at("truth").querySelector("input").addEventListener("input", (event) => {
     at("plane").classList.toggle("without-truth", !event.target.checked);
   });
-  addEventListener("beforeprint", pause);
+  addEventListener("beforeprint", () => {
+    pause();
+    plane.settle(); // paper has no pointer: the names must stand there
+  });
   let width = innerWidth;
   addEventListener("resize", () => {
     if (innerWidth === width) return; // a phone's address bar comes and goes

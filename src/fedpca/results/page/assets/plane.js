@@ -2,7 +2,7 @@
 // The loss-dispersion plane: clients as marks that move from round to round.
 
 const NEAR = 22; // pixels within which the pointer means a mark
-const LABELLED = 60; // clients up to which marks have names
+const LABELLED = 60; // clients up to which all marks have names
 const REST = 120; // milliseconds after which marks count as standing still
 
 class Plane {
@@ -116,6 +116,7 @@ class Plane {
 
   // What only matters when the marks stand still: their words, which one the Tab key reaches, their names.
   settle() {
+    if (!this.usable) return;
     this.marks.forEach(({ group }, client) => {
       const words = facts(this.run, this.at, client).map(([name, value]) => `${name} ${value}`);
       group.setAttribute("aria-label", `Client ${this.run.clients[client]}: ${words.join(", ")}`);
@@ -124,15 +125,17 @@ class Plane {
     });
     const reached = [this.fromKeyboard(), view.selected].find((client) => this.marks[client]?.there);
     this.marks[reached ?? this.inOrder("x")[0]]?.group.setAttribute("tabindex", 0);
-    if (this.run.clients.length <= LABELLED) this.writeNames();
+    this.writeNames();
   }
 
-  // Names beside marks, those of the mislabeled first, where they hide nothing.
+  // Names beside marks, those of the mislabeled first, where they hide nothing; of many clients only theirs.
   writeNames() {
     const [half, off] = [this.radius + 4, this.radius + 7];
     const taken = this.marks.filter((mark) => mark.there).map(({ x, y }) => [x - half, y - half, x + half, y + half]);
     const rank = (client) => "mr-c".indexOf(this.marks[client].kind);
-    for (const client of this.inOrder("x").sort((a, b) => rank(a) - rank(b))) {
+    const all = this.inOrder("x").sort((a, b) => rank(a) - rank(b));
+    this.names.replaceChildren();
+    for (const client of all.filter((own) => all.length <= LABELLED || this.marks[own].kind === "m")) {
       const { x, y } = this.marks[client];
       const name = short(this.run.clients[client]);
       const wide = 6.5 * name.length;
@@ -244,14 +247,16 @@ function short(name) {
 // What is known of a client in a round, as pairs of name and value.
 function facts(run, at, client) {
   const value = (name) => run.columns[name][at]?.[client] ?? null;
+  const has = (name) => run.columns[name].some(Boolean);
   const line = run.threshold === null ? "" : ` (judged mislabeled from ${run.threshold} on)`;
-  const suspicion = value("suspicion") === null ? "not recorded" : `${number(value("suspicion"), 2)}${line}`;
+  const or = (name, digits, missing, after = "") =>
+    value(name) === null ? missing : `${number(value(name), digits)}${after}`;
   return [
-    ["loss", value("loss") === null ? "not reported" : number(value("loss"), 3)],
-    ["dispersion", value("dispersion") === null ? "not reported" : number(value("dispersion"), 3)],
-    ["judged", KINDS[value("group") ?? "-"]],
-    ["suspicion", suspicion],
-    ["weight", value("weight") === null ? "none in this method" : `${number(value("weight"), 2)} %`],
+    ["loss", or("loss", 3, "not reported")],
+    ["dispersion", or("dispersion", 3, "not reported")],
+    ...(has("group") ? [["judged", KINDS[value("group") ?? "-"]]] : []),
+    ...(has("suspicion") ? [["suspicion", or("suspicion", 2, "none yet", line)]] : []),
+    ...(has("weight") ? [["weight", or("weight", 2, "none in this round", " %")]] : []),
     ...(run.truth ? [["truly", KINDS[run.truth[client]]]] : []),
   ];
 }

@@ -9,14 +9,12 @@ const HISTORIES = [
   ["weight", "Weight, %"],
 ];
 
-// The table's columns for a run: head, value to sort by, and text to show; `mark` draws a kind before the text.
+// The table's columns for a run: head, value to sort by, and text to show; `mark` draws a kind before the text, `bar`
+// the value as a bar. What the run does not have for anybody is left out.
 function sheetColumns(run) {
   const last = run.columns.round.length - 1;
   const known = ({ value }) => run.clients.some((_, client) => value(client) !== null);
   const of = (name) => (client) => run.columns[name][last]?.[client] ?? null;
-  const suspicion = of("suspicion");
-  const margin = (client) =>
-    suspicion(client) === null || run.threshold === null ? null : suspicion(client) - run.threshold;
   const numeric = (head, value, digits) => ({
     head,
     value,
@@ -32,10 +30,9 @@ function sheetColumns(run) {
   });
   const columns = [
     { head: "Client", value: (client) => run.clients[client], text: (client) => run.clients[client] },
-    kind("Judged", (client) => of("group")(client) ?? "-", "mark"),
+    { ...numeric("Suspicion", of("suspicion"), 2), bar: true },
+    ...(judges(run) ? [kind("Judged", (client) => of("group")(client) ?? "-", "mark")] : []),
     numeric("Since round", (client) => run.since[client], 0),
-    numeric("Suspicion", suspicion, 2),
-    { head: "Margin", value: margin, text: (client) => signed(margin(client)), isNumber: true },
     numeric("Weight, %", of("weight"), 2),
     numeric("Loss", of("loss"), 3),
     numeric("Dispersion", of("dispersion"), 3),
@@ -46,8 +43,20 @@ function sheetColumns(run) {
   return columns.filter(known);
 }
 
-function signed(value) {
-  return value === null ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+// Whether the run has judged anybody so far.
+function judges(run) {
+  return run.columns.group.some(Boolean);
+}
+
+// A share from 0 to 1 as a bar, with a line at the threshold where there is one.
+function drawBar(cell, share, threshold, kind) {
+  const [wide, high] = [72, 14];
+  const box = { width: wide, height: high, viewBox: `0 0 ${wide} ${high}`, preserveAspectRatio: "none" };
+  const svg = element(cell, "svg", { class: "share", ...box, "aria-hidden": "true" });
+  const bar = { x: 0, y: 3, height: high - 6 };
+  element(svg, "rect", { class: "track", ...bar, width: wide });
+  element(svg, "rect", { class: "fill", "data-kind": kind, ...bar, width: wide * Math.min(1, Math.max(0, share)) });
+  if (threshold !== null) element(svg, "path", { class: "threshold", d: `M${wide * threshold},0V${high}` });
 }
 
 class Sheet {
@@ -74,7 +83,10 @@ class Sheet {
     const inBody = held.closest("#sheet tbody tr")?.dataset.client;
     this.run = run;
     this.columns = sheetColumns(run);
-    if (!this.columns.some(({ head }) => head === this.by.head)) this.by = { head: "Judged", down: false };
+    if (!this.columns.some(({ head }) => head === this.by.head)) {
+      this.by = { head: judges(run) ? "Judged" : "Client", down: false };
+    }
+    this.group.parentElement.hidden = !judges(run);
     this.head.replaceChildren();
     for (const { head, isNumber } of this.columns) {
       const cell = element(this.head, "th", { scope: "col", ...(isNumber && { class: "number" }) });
@@ -91,11 +103,12 @@ class Sheet {
   words() {
     const { columns, label, threshold } = this.run;
     const last = `After round ${columns.round.at(-1)}: what each client reported last and how it is judged.`;
-    if (!columns.group.some(Boolean)) return `${last} ${label} judges nobody.`;
-    if (threshold === null) return `${last} Margins are not known: ${label} has no threshold on suspicion.`;
-    if (!columns.suspicion.some(Boolean)) return `${last} Margins are not known: the run does not record suspicion.`;
-    const margin = `The margin is the suspicion minus the threshold of ${threshold}`;
-    return `${last} ${margin}; from 0 on a client is judged mislabeled.`;
+    if (!judges(this.run)) return `${last} ${this.run.asks ? "Nobody is judged yet" : `${label} judges nobody`}.`;
+    const began = columns.round[columns.group.findIndex(Boolean)];
+    const since = `${last} Judging began in round ${began}${began > 1 ? ", after the warm-up" : ""}.`;
+    if (threshold === null) return `${since} ${label} has no threshold on suspicion.`;
+    if (!columns.suspicion.some(Boolean)) return `${since} The run does not record suspicion.`;
+    return `${since} From a suspicion of ${threshold} on, the line in the bars, a client is judged mislabeled.`;
   }
 
   row(client) {
@@ -104,11 +117,14 @@ class Sheet {
     const name = element(row, "th", { scope: "row" });
     const button = element(name, "button", { type: "button" }, this.run.clients[client]);
     button.addEventListener("click", () => this.onSelect(client === view.selected ? null : client));
-    for (const { text, isNumber, letter, mark } of this.columns.slice(1)) {
+    for (const { text, value, isNumber, letter, mark, bar } of this.columns.slice(1)) {
       const cell = element(row, "td", isNumber ? { class: "number" } : {});
       if (mark) {
         const small = element(cell, "svg", { width: 16, height: 14, viewBox: "-8 -7 16 14", "aria-hidden": "true" });
         element(small, "path", { class: mark, "data-kind": letter(client), d: outline(letter(client), 5) });
+      }
+      if (bar && value(client) !== null) {
+        drawBar(cell, value(client), this.run.threshold, this.run.columns.group.at(-1)?.[client] ?? "-");
       }
       cell.append(text(client));
     }
