@@ -113,6 +113,29 @@ def test_a_far_outlier_does_not_squeeze_the_others(browser: Chrome, tmp_path: Pa
     assert "at the edge, since they lie outside: 1 of 4" in css(browser, "#plane .note").text
 
 
+def test_the_axes_fit_the_round_where_asked(browser: Chrome, tmp_path: Path):
+    from selenium.webdriver.common.keys import Keys
+
+    lines = [a_line(i) for i in range(1, ROUNDS + 1)]
+    lines[0]["clients"]["loss"][3] = 1e6
+    show(browser, tmp_path, write_page([read_run(write_run(tmp_path / "run", lines))]))
+    button, axes = css(browser, "#fit"), css(browser, "#plane .axes").get_attribute("innerHTML")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    assert "The axes fit the round shown." in css(browser, "#plane").text
+    fitted = css(browser, "#plane .axes").get_attribute("innerHTML")
+    assert fitted != axes
+    wide = css(browser, "#plane svg").size["width"] - 64  # between the edges
+    assert mark(browser, 3).location["x"] - mark(browser, 0).location["x"] > 0.85 * wide
+    css(browser, "#round").send_keys(Keys.HOME)
+    assert css(browser, "#plane .axes").get_attribute("innerHTML") != fitted
+    assert "at the edge" not in css(browser, "#plane .note").text, "nobody is outside"
+    css(browser, "#round").send_keys(Keys.END)
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert css(browser, "#plane .axes").get_attribute("innerHTML") == axes
+
+
 def test_kinds_differ_in_shape_and_the_truth_is_an_outline(page: Chrome):
     shapes = {element.get_attribute("d") for element in every(page, "#plane .canvas .mark")}
     assert len(shapes) == 3
@@ -180,7 +203,8 @@ def test_the_keyboard_reaches_everything_in_order(page: Chrome):
     assert order[2].startswith("Seed")
     assert order.index("play") + 1 == order.index("Round")
     here = next(i for i, name in enumerate(order) if name.startswith("Client "))
-    assert order[here - 1].startswith("Outline")
+    assert order[here - 1] == "fit"
+    assert order[here - 2].startswith("Outline")
     assert "judged common" in order[here]
     assert not order[here + 1].startswith("Client "), "one stop for all marks"
 

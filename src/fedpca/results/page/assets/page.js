@@ -33,6 +33,7 @@ function drawAll(aloud = "polite") {
   at("truth").hidden = !run.truth;
   drawKey(run);
   plane.draw(run);
+  at("fit").hidden = !plane.usable;
   cursors = [drawWeights(at("weights"), run), drawAccuracy(at("accuracy"), run)];
   show(aloud);
 }
@@ -76,6 +77,12 @@ function select(client) {
 function goTo(index) {
   view.at = Math.min(Math.max(index, 0), lastRound());
   show();
+}
+
+function fitRound(fit) {
+  at("fit").setAttribute("aria-pressed", fit);
+  at("axes").textContent = fit ? "The axes fit the round shown." : "The axes are the same in all rounds.";
+  plane.fitRound(fit);
 }
 
 function play() {
@@ -160,6 +167,7 @@ function start() {
   at("truth").querySelector("input").addEventListener("input", (event) => {
     at("plane").classList.toggle("without-truth", !event.target.checked);
   });
+  at("fit").addEventListener("click", () => fitRound(!plane.fit));
   addEventListener("beforeprint", () => {
     pause();
     plane.settle(); // paper has no pointer: the names must stand there

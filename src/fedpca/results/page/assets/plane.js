@@ -15,6 +15,7 @@ class Plane {
     this.tip.className = "tip";
     this.tip.setAttribute("aria-hidden", "true"); // the marks' own labels say the same
     this.focused = null; // the client whose values are shown
+    this.fit = false; // whether the axes fit the round in view
     this.box.addEventListener("pointermove", (event) => this.point(this.nearest(event)));
     this.box.addEventListener("pointerleave", () => this.point(this.fromKeyboard()));
     this.box.addEventListener("click", (event) => {
@@ -26,7 +27,7 @@ class Plane {
     this.box.addEventListener("focusout", () => this.point(null));
   }
 
-  // Axes and a mark for each client of a run; the axes span all its rounds.
+  // Axes and a mark for each client of a run; the axes span all its rounds or, if asked to fit, the one in view.
   draw(run) {
     const held = this.fromKeyboard();
     this.run = run;
@@ -37,8 +38,9 @@ class Plane {
       this.box.replaceChildren();
       return;
     }
-    const x = { ...span(loss), name: "loss" };
-    const y = { ...span(dispersion), name: "dispersion (logarithm)" };
+    const fits = this.fit && loss[view.at] && dispersion[view.at];
+    const x = { ...(fits ? wholeSpan(loss[view.at]) : span(loss)), name: "loss" };
+    const y = { ...(fits ? wholeSpan(dispersion[view.at]) : span(dispersion)), name: "dispersion (logarithm)" };
     const height = Math.min(470, Math.max(300, 0.72 * this.box.clientWidth));
     const label = "Clients on the plane of loss and dispersion; arrow keys go from client to client, Enter selects";
     this.frame = frame(this.box, height, x, y, { role: "group", "aria-label": label });
@@ -66,6 +68,7 @@ class Plane {
       this.note.textContent = `${this.run.label} does not ask clients for both loss and dispersion.`;
       return;
     }
+    if (this.fit) this.draw(this.run);
     const { loss, dispersion, group } = this.run.columns;
     let beyond = 0;
     this.marks.forEach((mark, client) => {
@@ -148,6 +151,13 @@ class Plane {
       taken.push([spot[0], spot[1] - 10, spot[0] + wide, spot[1] + 1]);
       element(this.names, "text", { x: spot[0], y: spot[1] }, name);
     }
+  }
+
+  // Turns the axes that fit the round in view on or off.
+  fitRound(fit) {
+    this.fit = fit;
+    this.draw(this.run);
+    this.show(this.at);
   }
 
   // The way of the selected client up to this round.
@@ -236,6 +246,13 @@ function span(columns) {
   const reach = 1.5 * (at(0.98) - at(0.02)) || 0.5;
   const low = Math.max(values[0], at(0.02) - reach);
   const high = Math.min(values.at(-1), at(0.98) + reach);
+  const margin = 0.06 * (high - low || 1);
+  return { low: low - margin, high: high + margin };
+}
+
+// The range of a quantity in one round, a little widened; nobody is outside.
+function wholeSpan(values) {
+  const [low, high] = range(values.filter((value) => value !== null));
   const margin = 0.06 * (high - low || 1);
   return { low: low - margin, high: high + margin };
 }
