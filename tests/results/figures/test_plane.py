@@ -105,3 +105,16 @@ def test_too_few_points_for_a_mixture():
         )
         == ()
     )
+
+
+def test_clients_are_named_and_of_many_those_judged_mislabeled():
+    (axes,) = draw_plane([make("fedpca-d")]).axes
+    assert sorted(text.get_text() for text in axes.texts) == sorted(CLIENTS)
+    run, ids = make("fedpca-d", about=unknown()), [f"a rather long name {i}" for i in range(36)]
+    columns = run.rounds[-1]["clients"]
+    many = {name: columns[name] * 3 for name in ("loss", "dispersion", "group", "weight")}
+    run.rounds[-1]["clients"] = {"id": ids, **many}
+    (axes,) = (figure := draw_plane([run])).axes
+    assert len(axes.texts) == many["group"].count("mislabeled") == 9
+    assert {text.get_text() for text in axes.texts} == {"a rather long…"}
+    assert "Of more than 20 clients" in caption(figure)

@@ -38,7 +38,8 @@ def test_limits_have_a_margin_and_stay_within_what_is_possible(values, limits):
 
 def test_many_methods_are_spread_over_rows_by_family_with_fedavg_in_each():
     fair = ("qfedavg", "qffl", "fedce", "fedga", "fedism")
-    figure = draw_accuracy([make(method) for method in ("fedavg", *fair, "median", "rfa", "fedpca-d", "fedavg+d")])
+    methods = ("fedavg", *fair, "median", "rfa", "fedpca-d", "fedavg+d")
+    figure = draw_accuracy([make(method, common=0.9 + i / 1000) for i, method in enumerate(methods)])
     titles = [axes.get_title(loc="left") for axes in figure.axes[::2]]
     assert titles == ["Fair", "Robust", "FedPCA", "With (D)"]
     assert names(figure.axes[1]) == ["fedavg", *fair]
@@ -47,13 +48,14 @@ def test_many_methods_are_spread_over_rows_by_family_with_fedavg_in_each():
 
 
 def test_lines_differ_in_more_than_colour():
-    axes = draw_accuracy([make(m) for m in ("qfedavg", "qffl", "fedce", "fedga", "fedism", "median", "rfa")]).axes[0]
+    methods = ("qfedavg", "qffl", "fedce", "fedga", "fedism", "median", "rfa")
+    axes = draw_accuracy([make(method, common=0.9 + i / 1000) for i, method in enumerate(methods)]).axes[0]
     assert len({line.get_color() for line in axes.lines}) == 7
     assert len({line.get_marker() for line in axes.lines}) == 7
 
 
 def test_settings_are_ordered_by_value():
-    figure = draw_accuracy([make("fedpca-d", q=q) for q in (10.0, 2.0, 0.5)])
+    figure = draw_accuracy([make("fedpca-d", q=q, common=0.9 + q / 1000) for q in (10.0, 2.0, 0.5)])
     assert [name.partition("q=")[2] for name in names(figure.axes[1])] == ["0.5)", "2.0)", "10.0)"]
 
 
@@ -70,6 +72,22 @@ def test_rounds_that_were_not_tested_are_passed_over():
     for line in run.rounds:
         line["groups"] = None
     assert draw_accuracy([run]) is None
+
+
+def test_nothing_of_fedpca_leaves_the_axes():
+    runs = [make("fedpca-hs"), make("fedavg")]
+    for run in runs:
+        run.rounds[5] = {**run.rounds[5], "groups": {"common": {"acc": 0.9}, "rare": {"acc": 0.3}}}
+    figure = draw_accuracy(runs)
+    assert figure.axes[0].get_ylim()[0] < 30
+    assert "Early rounds of methods other than FedPCA may lie below them." in caption(figure)
+    assert draw_accuracy(runs[1:]).axes[0].get_ylim()[0] > 50
+
+
+def test_identical_curves_share_a_line_and_a_label():
+    figure = draw_accuracy([make("fedavg"), make("rfa"), make("fedpca-d", common=0.8)])
+    assert names(figure.axes[1]) == ["fedavg =\nrfa", "fedpca-d"]
+    assert len(figure.axes[0].lines) == 2
 
 
 def test_weights_start_at_zero_and_methods_without_them_are_named():

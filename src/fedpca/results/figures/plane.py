@@ -18,6 +18,7 @@ from fedpca.methods.identify import mixture_rule
 from fedpca.parts.mixture import fit
 from fedpca.parts.server.identify import FLOOR, ThreeGroups, on_plane, scaled
 from fedpca.results.figures.shared import series, style
+from fedpca.results.figures.shared.labels import name_points
 from fedpca.results.figures.shared.registry import FigureKind
 from fedpca.results.figures.shared.series import Line
 from fedpca.results.read.clients import truth
@@ -25,6 +26,7 @@ from fedpca.results.read.runs import Run
 
 Floats = NDArray[np.float64]
 Reports = Mapping[ClientId, Report]
+MAX_NAMES = 20  # beside points; of more clients only those judged mislabeled are named
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,10 @@ def draw_plane(runs: Sequence[Run], round: int | None = None) -> Figure | None:
     style.finish_grid(grid, len(shown), "loss", "dispersion (log)")
     _legend(figure, shown, kinds)
     style.note(figure, series.scenario(runs), *_explained(shown, kinds))
+    for axes, seen in zip((axes for row in grid for axes in row), shown, strict=False):
+        names = _named(seen)
+        others = [place for client, place in seen.places.items() if client not in names]
+        name_points(figure, axes, [(*seen.places[c], style.shorten(c)) for c in names], others)
     return figure
 
 
@@ -143,6 +149,13 @@ def components(rule: ThreeGroups, reported: Reports) -> tuple[Component, ...]:
     return ()
 
 
+def _named(seen: Snapshot) -> list[ClientId]:
+    """Whose names are written: everybody's, or of many clients those of the clients judged mislabeled."""
+    judged = [client for client in seen.places if seen.groups.get(client) == "mislabeled"]
+    rest = [client for client in seen.places if client not in judged]
+    return ([*judged, *rest] if len(seen.places) <= MAX_NAMES else judged)[:MAX_NAMES]
+
+
 def _panel(axes: Axes, seen: Snapshot, kinds: dict[ClientId, str] | None) -> None:
     alike: dict[tuple[str | None, str | None, bool], list[tuple[float, float]]] = {}
     for client, place in seen.places.items():
@@ -194,6 +207,8 @@ def _explained(shown: Sequence[Snapshot], kinds: dict[ClientId, str] | None) -> 
         said.append("Ellipses: 1 and 2 standard deviations of the mixture fitted to this round's reports.")
     if without := [seen.label for seen in shown if not seen.components]:
         said.append(f"No ellipses, since no mixture judged in this round: {', '.join(without)}.")
+    if any(len(seen.places) > MAX_NAMES for seen in shown):
+        said.append(f"Of more than {MAX_NAMES} clients, {MAX_NAMES} judged mislabeled are named at most.")
     if any(seen.stale for seen in shown):
         said.append("Pale: reported in an earlier round.")
     if gone := [f"{len(seen.collapsed)} of {seen.label}" for seen in shown if seen.collapsed]:

@@ -55,14 +55,24 @@ def panels(methods: Sequence[tuple[str, str]], most: int = len(LINES)) -> list[t
 
 
 def draw_bands(methods: Methods, curves: Curves) -> tuple[Figure, list[list[Axes]]]:
-    """Lines over the rounds with their bands: one per method, a column of panels per quantity."""
+    """Lines over the rounds with their bands: a column of panels per quantity; identical methods share a line."""
+    shared = share_labels(list(methods), curves)
 
     def plot(axes: Axes, column: str, label: str, look: Look) -> None:
-        _band(axes, curves[column][label], label, look)
+        _band(axes, curves[column][shared[label]], label, look)
         axes.margins(x=0.02)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
-    return draw_rows([(label, own[0].family) for label, own in methods.items()], list(curves), "round", plot)
+    families = [(label, methods[first][0].family) for label, first in shared.items()]
+    return draw_rows(families, list(curves), "round", plot)
+
+
+def share_labels(labels: Sequence[str], curves: Curves) -> dict[str, str]:
+    """A label for all methods with the same curves, "a = b", and the first of them."""
+    alike: dict[object, list[str]] = {}
+    for label in labels:
+        alike.setdefault(tuple(own[label].key() for own in curves.values()), []).append(label)
+    return {style.SAME.join(own): own[0] for own in alike.values()}
 
 
 def _band(axes: Axes, curve: Curve, label: str, look: Look) -> None:

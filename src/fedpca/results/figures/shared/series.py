@@ -28,8 +28,18 @@ class Curve:
 
     def late(self) -> list[float]:
         """The edges of the band in the second half of its rounds."""
-        half = len(self.rounds) // 2
-        return [*(self.mean - self.std)[half:].tolist(), *(self.mean + self.std)[half:].tolist()]
+        return self._edges(len(self.rounds) // 2)
+
+    def whole(self) -> list[float]:
+        """The edges of the band in all rounds."""
+        return self._edges(0)
+
+    def _edges(self, start: int) -> list[float]:
+        return [*(self.mean - self.std)[start:].tolist(), *(self.mean + self.std)[start:].tolist()]
+
+    def key(self) -> tuple[bytes, ...]:
+        """The same for curves that are drawn on top of each other."""
+        return tuple(values.round(9).tobytes() for values in (self.rounds, self.mean, self.std))
 
 
 def by_method(runs: Sequence[Run]) -> dict[str, list[Run]]:

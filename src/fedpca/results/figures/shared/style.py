@@ -11,6 +11,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+SAME = " = "  # between methods with one label
 LAST = "Of each seed the mean over its last rounds."
 WIDTH = 7.2  # inches: two columns of a journal
 NARROW = 3.5  # one column
@@ -105,9 +106,19 @@ def not_from_zero(metric: str) -> str:
 
 
 def wrap_label(label: str, width: int = 26) -> str:
-    """A method's name, with its settings on lines of their own where both are too long for one."""
+    """A method's name, with its settings on lines of their own where both are too long for one.
+
+    Methods that share a label stand on lines of their own.
+    """
+    if SAME in label:
+        return f"{SAME.rstrip()}\n".join(wrap_label(own, width) for own in label.split(SAME))
     name, bracket, settings = label.partition(" (")
     return label if len(label) <= width or not bracket else "\n".join((name, fill(f"({settings}", width)))
+
+
+def shorten(name: str, most: int = 14) -> str:
+    """A client's name, cut where it is too long to stand beside a point or an axis."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def limit_accuracy(grid: Sequence[Sequence[Axes]], values: Sequence[Sequence[float]]) -> bool:
