@@ -92,11 +92,11 @@ def overview(results: Results) -> Sheet:
     names = [*names_of([accuracy]), *names_of(others, ("worst", "average")), WEIGHT]
     names = [name for name in names if not (single and name.startswith(("average", "std"))) and _known(results, name)]
     wide = {WEIGHT, *names_of([accuracy], ("std",)), *names_of(others, ("average",))}
-    columns = (*_columns(names, wide=wide), Column("seeds", 0))
+    columns = [*_columns(names, wide=wide), Column("seeds", 0)]
     if single:
-        columns = tuple(replace(column, head=column.head.removeprefix("worst ")) for column in columns)
+        columns = [replace(column, head=column.head.removeprefix("worst ")) for column in columns]
     lines = [_line(row, [*_cells(row, names), Cell(row.seeds)], [row]) for row in results.rows]
-    return Sheet(results.title, columns, mark_best(columns, lines), (_pooling([results]), *_stars(lines)))
+    return Sheet(results.title, tuple(columns), mark_best(columns, lines), (_pooling([results]), *_stars(lines)))
 
 
 def _known(results: Results, name: str) -> bool:
