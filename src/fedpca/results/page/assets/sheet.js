@@ -70,6 +70,7 @@ class Sheet {
     this.note = section.querySelector("#sheet-note");
     this.onSelect = onSelect;
     this.by = { head: "Judged", down: false };
+    this.isChosen = false; // whether the order is the reader's
     for (const letter of "mrc-") element(this.group, "option", { value: letter }, KINDS[letter]);
     section.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
     this.name.addEventListener("input", () => this.filter());
@@ -83,10 +84,11 @@ class Sheet {
     const inBody = held.closest("#sheet tbody tr")?.dataset.client;
     this.run = run;
     this.columns = sheetColumns(run);
-    if (!this.columns.some(({ head }) => head === this.by.head)) {
+    if (!this.isChosen || !this.columns.some(({ head }) => head === this.by.head)) {
       this.by = { head: judges(run) ? "Judged" : "Client", down: false };
     }
     this.group.parentElement.hidden = !judges(run);
+    if (!judges(run)) this.group.value = "";
     this.head.replaceChildren();
     for (const { head, isNumber } of this.columns) {
       const cell = element(this.head, "th", { scope: "col", ...(isNumber && { class: "number" }) });
@@ -102,8 +104,9 @@ class Sheet {
 
   words() {
     const { columns, label, threshold } = this.run;
-    const last = `After round ${columns.round.at(-1)}: what each client reported last and how it is judged.`;
-    if (!judges(this.run)) return `${last} ${this.run.asks ? "Nobody is judged yet" : `${label} judges nobody`}.`;
+    const judged = judges(this.run) ? " and how it is judged" : "";
+    const last = `After round ${columns.round.at(-1)}: what each client reported last${judged}.`;
+    if (!judged) return `${last} ${this.run.asks ? "Nobody is judged yet" : `${label} judges nobody`}.`;
     const began = columns.round[columns.group.findIndex(Boolean)];
     const since = `${last} Judging began in round ${began}${began > 1 ? ", after the warm-up" : ""}.`;
     if (threshold === null) return `${since} ${label} has no threshold on suspicion.`;
@@ -132,6 +135,7 @@ class Sheet {
   }
 
   sortBy(head) {
+    this.isChosen = true;
     this.by = { head, down: this.by.head === head && !this.by.down };
     this.sort();
     this.place();
