@@ -492,6 +492,6 @@ def _seconds_to_load(browser: Chrome, folder: Path, page: str) -> float:
 def test_the_chart_shows_the_metric_that_was_chosen(browser: Chrome, tmp_path: Path):
     show(browser, tmp_path, write_page(runs_with(tmp_path / "runs", "bacc")))
     assert css(browser, "#accuracy h3").text == "Balanced accuracy on the test images"
-    assert "the one of lower balanced accuracy" in css(browser, "#accuracy p").text
+    assert "the one of lowest balanced accuracy" in css(browser, "#accuracy p").text
     assert "25.3 %" in css(browser, "#accuracy .key").text
     assert css(browser, "#accuracy svg[role=img]").get_attribute("aria-label").startswith("Balanced accuracy over")

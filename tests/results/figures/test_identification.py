@@ -30,8 +30,8 @@ def test_a_panel_per_method_that_judges_with_a_cell_for_each_client_and_round():
     assert [axes.get_title() for axes in figure.axes] == ["fedpca-d", "fedpca-hs"]
     image = figure.axes[0].images[0]
     assert image.get_array().shape == (12, 14, 3)
-    assert image.get_array()[0, 0] == pytest.approx((1, 1, 1))  # not judged yet
-    assert image.get_array()[0, 13] == pytest.approx(to_rgb(COLOURS["mislabeled"]))
+    assert image.get_array()[0, 0].tolist() == pytest.approx((1, 1, 1))  # not judged yet
+    assert image.get_array()[0, 13].tolist() == pytest.approx(to_rgb(COLOURS["mislabeled"]))
     assert list(image.get_extent()) == [0.5, 14.5, 11.5, -0.5]  # a cell stands on its round
     assert figure.axes[0].get_xlabel() == "round"
     assert "One seed." in caption(figure)
