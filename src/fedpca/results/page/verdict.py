@@ -51,8 +51,8 @@ def _without_judgement(run: Run) -> str:
 
 def _warmup(run: Run) -> int:
     """The rounds before anybody can be judged, as the settings have them; 0 if they name none."""
-    found = [own["warmup"] for own in run.settings.method.values() if isinstance(own.get("warmup"), int)]
-    return max(found, default=0)
+    given = [own.get("warmup") for own in run.settings.method.values()]
+    return max((rounds for rounds in given if isinstance(rounds, int)), default=0)
 
 
 def _how_sure(run: Run, judged: Sequence[ClientState]) -> str:
