@@ -37,8 +37,7 @@ def to_disk(file: IO[Any]) -> None:
 @contextmanager
 def locked(folder: Path, refusal: str) -> Iterator[None]:
     """Keeps a second process out of a folder, with this message; the lock ends with its process."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
+    with _lock_file(folder) as file:
         if sys.platform != "win32":
             import fcntl
 
@@ -47,3 +46,11 @@ def locked(folder: Path, refusal: str) -> Iterator[None]:
             except OSError:
                 raise RunError(refusal) from None
         yield
+
+
+def _lock_file(folder: Path) -> IO[str]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / ".lock").open("w")
+    except OSError as error:
+        raise RunError(f"the folder {folder} cannot be made or written ({error.strerror}): choose another") from None

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 from fedpca.cli.main import shipped_experiments
 from fedpca.errors import SettingsError
 from fedpca.methods.registry import method_names
-from fedpca.runs.check import check_experiment, one_run, read_experiment, read_settings
+from fedpca.runs.check import check_experiment, one_run, read_experiment, read_settings, read_stored
 from fedpca.settings.toml import write_table
 
 
@@ -128,6 +128,10 @@ def test_no_method_twice(tmp_path):
         ("[rare]\nclean = 0.5", "unknown key 'rare.clean': it is now called rare.clean_share"),
         ('[data]\nsplit = "column"', "split = 'column' needs data.column"),
         ('[data]\nsplit = "sizes"', "split = 'sizes' needs data.sizes"),
+        (
+            '[data]\nsplit = "column"\ncolumn = "center"\nclients = 3',
+            "data.clients = 3, but split = 'column' takes its clients from the column 'center': leave data.clients out",
+        ),
         ('[data]\nsplit = "dirichlet"', "split = 'dirichlet' needs data.clients"),
         ('[data]\nclients = 3\nsplit = "sizes"\nsizes = [4, 5]', "data.clients = 3, but data.sizes lists 2"),
     ],
@@ -141,6 +145,56 @@ def test_files_that_cannot_be_read(tmp_path):
         read_experiment(tmp_path / "absent.toml")
     assert "is not valid TOML" in refusal(tmp_path, "rounds = = 3")
     assert "line 1" in refusal(tmp_path, "rounds = = 3")
+
+
+def test_a_run_folder_that_says_how_many_clients_a_column_has_is_still_read(tmp_path):
+    """Version 0.1 did not refuse it."""
+    (tmp_path / "settings.toml").write_text('[data]\nsplit = "column"\ncolumn = "center"\nclients = 3\n')
+    assert read_stored(tmp_path / "settings.toml").data.clients == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["rounds=0"], "--set rounds=0 on top of "),
+        (["seeds=[1]", "rounds=0"], "--set rounds=0 on top of "),
+        (["model.name=xyz"], "--set model.name=xyz on top of "),
+        (["data.clinets=4"], "--set data.clinets=4 on top of "),
+        (['methods=["xyz"]'], '--set methods=["xyz"] on top of '),
+        (["method.fedavg.q=1"], "--set method.fedavg.q=1 on top of "),
+        (["noise.clients=0.2"], "--set noise.clients=0.2 on top of "),
+        (["rounds=0", "rounds=0"], "--set rounds=0 --set rounds=0 on top of "),
+    ],
+)
+def test_an_error_of_a_change_names_the_change(tmp_path, changes: list[str], said: str):
+    message = refusal(tmp_path, "rounds = 4\n[data]\nclients = 5", *changes)
+    assert message.startswith(f"{said}{tmp_path / 'mine.toml'}: ")
+    assert len(message.splitlines()) == 1
+
+
+def test_an_error_of_the_file_names_the_file_alone(tmp_path):
+    message = refusal(tmp_path, "[training]\nlr = -1", "rounds=5")
+    assert message.startswith(f"{tmp_path / 'mine.toml'}: training.lr")
+    both = refusal(tmp_path, "[training]\nlr = -1", "rounds=0").splitlines()
+    assert [line.startswith("--set rounds=0 on top of ") for line in sorted(both)] == [True, False]
+
+
+def test_a_change_that_mends_the_file_is_not_blamed_for_another(tmp_path):
+    message = refusal(tmp_path, "[data]\nalpha = 1.0", "data.clients=3", "model.name=xyz")
+    assert message.startswith("--set model.name=xyz on top of ")
+
+
+def test_changes_that_other_options_make_are_called_by_these(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("")
+    with pytest.raises(SettingsError) as caught:
+        read_settings(path, ['methods=["xyz"]'], options={'methods=["xyz"]': "--method xyz"})
+    assert str(caught.value).startswith(f"--method xyz on top of {path}: there is no method 'xyz'; there are fedavg")
+
+
+def test_a_long_value_is_cut_in_messages(tmp_path):
+    assert len(refusal(tmp_path, f"rounds = '{'x' * 9999}'")) < 400
+    assert len(refusal(tmp_path, "", f"rounds={'x' * 9999}")) < 500
 
 
 @pytest.mark.parametrize("change", ["rounds", "=3"])

@@ -75,6 +75,8 @@ def settings_file(name: str) -> Path:
     path, shipped = Path(name), shipped_experiments()
     if path.is_file() or path.suffix:
         return path
+    if name not in shipped and path.is_dir():
+        raise SettingsError(f"{name} is a folder: name a settings file in it, such as {path / 'mine.toml'}")
     if name not in shipped:
         raise SettingsError(f"there is no settings file and no experiment {name!r}{nearest(name, shipped)}")
     return shipped[name]

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
@@ -16,7 +16,7 @@ from fedpca.cli.deploy import app as deploy_app
 from fedpca.cli.deploy import doctor
 from fedpca.cli.listing import list_, settings_file, shipped_experiments
 from fedpca.cli.new import new
-from fedpca.errors import UserError
+from fedpca.errors import UserError, failure_of
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -100,8 +100,13 @@ def run(
     from fedpca.cli.run import run_all
     from fedpca.runs.check import read_settings
 
-    lists = [f"methods={json.dumps(method)}"] * bool(method) + [f"seeds={json.dumps(seed)}"] * bool(seed)
-    settings = read_settings(settings_file(experiment), [*(change or []), *lists], setting or ())
+    lists = {"methods": method, "seeds": seed}
+    given = {
+        f"{key}={json.dumps(values)}": " ".join(f"--{key.removesuffix('s')} {value}" for value in values)
+        for key, values in lists.items()
+        if values
+    }
+    settings = read_settings(settings_file(experiment), [*(change or []), *given], setting or (), given)
     again, name = "the same command with --resume", next(iter(settings.values())).name
     if dry_run:
         from fedpca.cli.dry_run import describe_runs
@@ -120,7 +125,7 @@ def results(
         int | None, typer.Option("--round", min=1, help="Round of the figure of the plane.  [default: the last]")
     ] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables to this Markdown file.")] = None,
-    latex: Annotated[Path | None, typer.Option(help="Write the tables to this LaTeX file, for \\input.")] = None,
+    latex: Annotated[Path | None, typer.Option(help="Write the tables to this LaTeX file, to be input.")] = None,
     csv: Annotated[Path | None, typer.Option(help="Write all numbers to this CSV file, in full precision.")] = None,
     clients: Annotated[
         Path | None, typer.Option(help="Write what each run says of each client to this CSV file.")
@@ -180,8 +185,17 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        print(f"fedpca: {error}", file=sys.stderr)
-        sys.exit(2)
+        _end(error)
+    except (MemoryError, RuntimeError, OSError) as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        _end(failure)
+
+
+def _end(error: UserError) -> NoReturn:
+    print(f"fedpca: {error}", file=sys.stderr)
+    sys.exit(error.code)
 
 
 if __name__ == "__main__":

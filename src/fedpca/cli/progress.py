@@ -81,13 +81,15 @@ class RoundsBar:
 
     def on_round(self, cell: Cell, line: RoundLine) -> None:
         """Moves the bar, and says once per run and client whose answers are left out."""
+        from fedpca.runs.cell import nobody_counts
+
         self.rounds[cell.folder] = line["round"]
         name = f"{cell.name} round {line['round']}/{cell.settings.rounds}"
         scores = self.scores[cell.folder] = scores_of(cell, line) or self.scores.get(cell.folder, "")
         self.bar.update(self.task, completed=sum(self.rounds.values()), description=name, scores=scores)
         for client, reason in line["left_out"].items():
             self._warn(cell, client, f"{name}: client {client} is left out: {reason}")
-        if len(line["left_out"]) == len(line["clients"]["id"]):
+        if nobody_counts(cell.settings, line):
             self._warn(cell, "", f"{name}: nobody's answer can be used; the model stays as it is (a smaller lr?)")
         if not err.is_terminal and line["round"] == cell.settings.rounds:
             err.print(f"{name}: {scores}", markup=False)

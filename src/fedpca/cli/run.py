@@ -11,6 +11,7 @@ import typer
 
 from fedpca.cli.progress import RoundsBar, counting_bar, say
 from fedpca.cli.results import show
+from fedpca.errors import FailedError
 
 if TYPE_CHECKING:
     from fedpca.runs.cell import Cell
@@ -53,6 +54,22 @@ def run_all(
         raise typer.Exit(1) from None
     show(tabulate(find_runs([out])))
     say(f"files: {out}")
+    _require_training(cells)
+
+
+def _require_training(cells: Sequence[Cell]) -> None:
+    """Fails where no client's answer could be used in any round of a run: its model is the one that it began with."""
+    from fedpca.runs.cell import nobody_counts
+    from fedpca.runs.folder import read_rounds
+
+    for cell in cells:
+        lines = read_rounds(cell.folder)
+        if lines and all(nobody_counts(cell.settings, line) for line in lines):
+            client, reason = next(iter(lines[0]["left_out"].items()))
+            raise FailedError(
+                f"{cell.name} trained nothing: all clients were left out in every round, so its model is the one it "
+                f"began with (client {client}: {reason}); a smaller training.lr or other data may help"
+            )
 
 
 def _play(

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from difflib import get_close_matches
 from http.client import HTTPException
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from fedpca.data.folders import whole_folder
 from fedpca.data.formats.recognise import KINDS, recognise
 from fedpca.data.formats.source import Layout
 from fedpca.data.known import KNOWN
-from fedpca.errors import DataError
+from fedpca.errors import DataError, near
 from fedpca.models.download import Progress, download, user_folder
 from fedpca.settings.experiment import DataSettings
 
@@ -85,8 +84,8 @@ def not_found(name: str, data: Path) -> DataError:
         )
     own = sorted(path.name for path in data.iterdir() if path.is_dir()) if data.is_dir() else []
     names = [*KNOWN, *own]
-    near = get_close_matches(name.lower(), names, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    close = near(name, names)
+    hint = f"did you mean {close!r}? " if close else ""
     looked = " and ".join(str(place) for place in dict.fromkeys(looked_in))
     return DataError(
         f"there is no dataset {name!r}: {hint}There are {', '.join(names)}; looked for {looked}. "

@@ -17,6 +17,7 @@ from fedpca.models.flat import flatten
 from fedpca.models.pretrained import load_weights
 from fedpca.models.registry import MODELS, ModelEntry, factory_of
 from fedpca.models.scaling import Scaling
+from fedpca.models.trial import trial_pass, trying
 from fedpca.models.winograd import switch_winograd
 from fedpca.rng import seed_of
 from fedpca.settings.experiment import ModelSettings
@@ -48,7 +49,8 @@ def build(
     _require_arguments(name, factory, args or {})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(seed, "model"))
-        module = factory(shape, classes, **(args or {}))
+        with trying(f"model {name!r}: calling it as function(shape, classes) with {shape}, {classes}"):
+            module = factory(shape, classes, **(args or {}))
     if not isinstance(module, nn.Module):
         raise UserError(f"model {name!r} must return an nn.Module, got {type(module).__name__}")
     head = last_linear(module, classes)
@@ -131,7 +133,7 @@ def draws_in_forward(module: nn.Module, shape: Shape) -> bool:
     state = copy.deepcopy(module.state_dict())
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         before = torch.get_rng_state()
-        module.train()(torch.zeros(2, *shape))
+        trial_pass(module.train(), shape)
         drawn = not torch.equal(before, torch.get_rng_state())
     module.eval().load_state_dict(state)
     return drawn

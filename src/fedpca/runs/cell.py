@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,9 +68,17 @@ def is_tested(settings: Experiment, round: int) -> bool:
     return round > 0 and (round % evaluation.every == 0 or round > settings.rounds - evaluation.last_rounds)
 
 
+def nobody_counts(settings: Experiment, line: RoundLine) -> bool:
+    """Whether no answer of a round could be used: all who were asked are left out."""
+    asked = max(1, int(settings.participation * len(line["clients"]["id"]) + 0.5))
+    return len(line["left_out"]) >= asked
+
+
 def check_folder(cell: Cell, resume: bool) -> None:
     """Refuses a folder that holds other settings, or any run at all unless it is to be continued."""
     path = cell.folder / SETTINGS
+    if not is_done(cell):
+        _require_place(cell.folder)
     if not path.exists():
         return
     if not resume:
@@ -86,6 +95,15 @@ def _remedy(stored: Experiment, wanted: Experiment) -> str:
         "--resume cannot change the number of rounds, since methods may plan by it and a finished run keeps only its "
         f"final weights: choose another --out for a run of {wanted.rounds}, or set rounds = {stored.rounds} again"
     )
+
+
+def _require_place(folder: Path) -> None:
+    """Refuses a folder that cannot be made or written; nothing is made yet, so that an error leaves nothing behind."""
+    there = next(place for place in (folder, *folder.absolute().parents) if os.path.exists(place))
+    if not there.is_dir():
+        raise RunError(f"the run folder {folder} cannot be made: {there} is a file: choose another --out")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise RunError(f"the run folder {folder} cannot be made: {there} may not be written: choose another --out")
 
 
 def _differences(stored: Experiment, wanted: Experiment) -> Iterator[str]:

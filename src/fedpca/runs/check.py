@@ -14,9 +14,9 @@ from fedpca.methods.registry import METHODS, facts, known_facts, parse, settings
 from fedpca.models.registry import check_model
 from fedpca.runs.metrics import check_metric
 from fedpca.settings.base import Table, rounded
-from fedpca.settings.experiment import Experiment
+from fedpca.settings.experiment import DataSettings, Experiment
 from fedpca.settings.paths import resolve_paths
-from fedpca.settings.toml import change, read_table, setting_tables, upgrade, validate
+from fedpca.settings.toml import change, read_table, setting_tables, shorten, upgrade, validate
 
 
 def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
@@ -33,11 +33,13 @@ def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
     return settings[""]
 
 
-def read_settings(path: Path, changes: Sequence[str] = (), only: Sequence[str] = ()) -> dict[str, Experiment]:
+def read_settings(
+    path: Path, changes: Sequence[str] = (), only: Sequence[str] = (), options: Mapping[str, str] | None = None
+) -> dict[str, Experiment]:
     """What a file holds, by name: each `[setting.NAME]` over the rest of the file, changes on top; `only` those named.
 
     A file without such tables holds one experiment, named "". Paths in the file are relative to it, those in changes to
-    the current folder.
+    the current folder. `options` are changes that messages call something else than `--set`.
 
     >>> from pathlib import Path
     >>> from fedpca import read_settings
@@ -48,11 +50,43 @@ def read_settings(path: Path, changes: Sequence[str] = (), only: Sequence[str] =
     settings = {}
     for name, own in tables.items():
         table = resolve_paths(own, path.parent)
-        for text in changes:
-            table = change(table, text)
-        settings[name] = check_experiment(table, f"{path}, setting {name!r}" if name else str(path))
+        source = f"{path}, setting {name!r}" if name else str(path)
+        try:
+            settings[name] = _changed(table, changes, source)
+        except SettingsError as error:
+            raise SettingsError(_name_changes(str(error), table, changes, source, options or {})) from None
     _refuse_twins(settings, str(path))
     return settings
+
+
+def _changed(table: Table, changes: Sequence[str], source: str) -> Experiment:
+    for text in changes:
+        table = change(table, text)
+    return check_experiment(table, source)
+
+
+def _name_changes(message: str, table: Table, changes: Sequence[str], source: str, options: Mapping[str, str]) -> str:
+    """The message with the changes named in each line that would not be there without them."""
+    lines = message.splitlines()
+    without = [(text, _error_lines(table, [*changes[:i], *changes[i + 1 :]], source)) for i, text in enumerate(changes)]
+    plain = _error_lines(table, (), source)
+
+    def named(line: str) -> str:
+        guilty = [text for text, left in without if line not in left and left <= {*lines}]
+        if not guilty and line not in plain and plain <= {*lines}:
+            guilty = list(changes)
+        said = " ".join(options.get(text, f"--set {shorten(text)}") for text in guilty)
+        return f"{said} on top of {line}" if guilty and line.startswith(source) else line
+
+    return "\n".join(map(named, lines))
+
+
+def _error_lines(table: Table, changes: Sequence[str], source: str) -> set[str]:
+    try:
+        _changed(table, changes, source)
+    except SettingsError as error:
+        return set(str(error).splitlines())
+    return set()
 
 
 def read_stored(path: Path) -> Experiment:
@@ -71,6 +105,7 @@ def check_experiment(table: Mapping[str, object], source: str) -> Experiment:
 
     experiment = validate(Experiment, table, source)
     try:
+        _check_split(experiment.data)
         check_model(experiment.model)
         check_corruption(experiment.rare)
         check_noise(experiment.noise)
@@ -85,6 +120,15 @@ def check_experiment(table: Mapping[str, object], source: str) -> Experiment:
     for name in experiment.method.keys() - {own for method in experiment.methods for own in parse(method).tables()}:
         settings_of(name, name, experiment.method[name], source)
     return experiment
+
+
+def _check_split(data: DataSettings) -> None:
+    """Refuses a number of clients that nobody would look at; here, so that run folders that hold one stay readable."""
+    if data.split == "column" and data.clients is not None:
+        raise SettingsError(
+            f"data.clients = {data.clients}, but split = 'column' takes its clients from the column {data.column!r}: "
+            "leave data.clients out"
+        )
 
 
 def _check_augmentation(name: str) -> None:

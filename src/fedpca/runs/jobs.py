@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedpca.data.datasets import Dataset
 from fedpca.data.federation import Federation
-from fedpca.errors import UserError
+from fedpca.errors import RunError, UserError
 from fedpca.methods.base import base
 from fedpca.models.build import build_model
 from fedpca.runs.cell import Cell, Watch, cells_of_all, check_folder
@@ -18,6 +18,7 @@ from fedpca.runs.check import plan_of
 from fedpca.runs.processes import play_in_processes
 from fedpca.runs.run import Prepared, run_cell
 from fedpca.settings.experiment import Experiment
+from fedpca.settings.toml import shorten
 from fedpca.simulate.batched import TRAINED, training_batching
 
 Progress = Callable[[int, int], None]  # images read so far, of how many
@@ -37,8 +38,12 @@ class Schedule:
 def every_run(settings: Mapping[str, Experiment], out: Path, resume: bool) -> list[Cell]:
     """All runs of an experiment, finished or not; refuses folders that hold something else."""
     cells = cells_of_all(settings, out)
-    for cell in cells:
-        check_folder(cell, resume)
+    try:
+        for cell in cells:
+            check_folder(cell, resume)
+    except OSError as error:
+        place = shorten(str(out))
+        raise RunError(f"the run folder {place} cannot be used ({error.strerror}): choose another --out") from None
     return cells
 
 
@@ -53,7 +58,8 @@ def schedule(
         with _naming(setting):
             dataset, federation = prepared.of(cell, progress)
             counts[setting] = workers or default_workers(cell.settings, federation, jobs)
-            words[setting] = describe(cell.settings, federation, jobs, counts[setting]) + _skipped(dataset)
+            words[setting] = describe(cell.settings, federation, jobs, counts[setting])
+            words[setting] += _rounded_away(cell.settings, federation) + _skipped(dataset)
     return Schedule(cells, jobs, counts, _together(dict(reversed(words.items()))), prepared)
 
 
@@ -102,6 +108,21 @@ def _naming(setting: str) -> Iterator[None]:
         if not setting:
             raise
         raise UserError(f"setting {setting!r}: {error}") from None
+
+
+def _rounded_away(experiment: Experiment, federation: Federation) -> str:
+    """A warning for each kind of client that the settings ask for and that so few clients do not have."""
+    truth, clients = federation.truth, len(federation.shards)
+    shares = (
+        ("rare", "rare.share", experiment.rare.share, truth.rare),
+        ("mislabeled", "noise.clients", experiment.noise.clients, truth.mislabeled),
+    )
+    return "".join(
+        f"\nwarning: {key} = {share:g} of {clients} clients rounds to none, so nobody is {kind}: "
+        "take more clients or a larger share"
+        for kind, key, share, found in shares
+        if share > 0 and not found
+    )
 
 
 def _skipped(dataset: Dataset) -> str:

@@ -15,7 +15,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from threading import Thread
 
-from fedpca.errors import RunError, UserError
+from fedpca.errors import FailedError, RunError, UserError, failure_of
 from fedpca.runs.cell import Cell, Watch
 from fedpca.runs.folder import RoundLine
 from fedpca.runs.run import Prepared, run_cell
@@ -32,7 +32,12 @@ class Failed:
     """What ended a process, as text: an exception of somebody's own class might not survive the pipe."""
 
     text: str  # the message of an error that the user can fix, else the trace
-    is_user_error: bool
+    code: int | None = None  # the exit code that belongs to such a message
+
+    def as_exception(self) -> Exception:
+        """The same in this process."""
+        kinds = {UserError.code: UserError, FailedError.code: FailedError}
+        return CrashError(self.text) if self.code is None else kinds[self.code](self.text)
 
 
 @dataclass
@@ -68,7 +73,7 @@ def _handle_message(job: Job, todo: Iterator[Cell], watch: Watch) -> bool:
     """Whether the process has more to do, once its message is dealt with: a round, an error, or the wish for a cell."""
     message = _receive(job)
     if isinstance(message, Failed):
-        raise UserError(message.text) if message.is_user_error else CrashError(message.text)
+        raise message.as_exception()
     if message is not None and job.cell is not None:
         watch(job.cell, message)
         return True
@@ -176,9 +181,10 @@ def _play_cells(pipe: Connection, workers: Mapping[str, int], data_dir: Path | N
             run_cell(cell, *prepared.of(cell), workers[cell.setting], lambda _, line: pipe.send(line))
             pipe.send(None)
     except UserError as error:
-        _send(pipe, Failed(str(error), is_user_error=True))
-    except BaseException:  # SystemExit too: a model's code that ends the process ends the experiment
-        _send(pipe, Failed(traceback.format_exc(), is_user_error=False))
+        _send(pipe, Failed(str(error), error.code))
+    except BaseException as error:  # SystemExit too: a model's code that ends the process ends the experiment
+        failure = failure_of(error)
+        _send(pipe, Failed(str(failure), failure.code) if failure else Failed(traceback.format_exc()))
 
 
 def _send(pipe: Connection, failed: Failed) -> None:

@@ -25,19 +25,53 @@ PATTERNS = {
     NAME: "should be letters, digits, spaces and . , + = - _, since it names a folder",
     DEVICE: "should be cpu, mps, cuda or cuda:N",
 }
+MAX_DEPTH = 20  # of tables and lists within each other; settings need six
+MAX_INTEGER = 2**63 - 1  # TOML's integers have 64 bits
+MAX_SHOWN = 80  # characters of a value in a message
+TOO_DEEP = f"tables or lists are nested too deeply: at most {MAX_DEPTH} within each other are read"
+TOO_LONG = f"an integer is too long: at most 64 bits are read, up to {MAX_INTEGER}"
 Kind = TypeVar("Kind", bound=Settings)
 
 
 def read_table(path: Path) -> Table:
     """What a TOML file holds."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise SettingsError(f"there is no settings file {path}") from None
     except OSError as error:
         raise SettingsError(f"the settings file {path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path} is not valid TOML: it must be a text file in UTF-8") from None
+    try:
+        return _parse(text)
+    except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from None
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from None
+
+
+def _parse(text: str) -> Table:
+    """What TOML says, without what no setting can be: tables without end, integers of more than 64 bits."""
+    try:
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise SettingsError(TOO_DEEP) from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # Python converts no text of thousands of digits
+        raise SettingsError(TOO_LONG) from None
+    _require_bounds(table, MAX_DEPTH)
+    return table
+
+
+def _require_bounds(value: object, depth: int) -> None:
+    if depth < 0:
+        raise SettingsError(TOO_DEEP)
+    if isinstance(value, int) and not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
+        raise SettingsError(TOO_LONG)
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _require_bounds(inner, depth - 1)
 
 
 def write_table(settings: Settings) -> str:
@@ -111,25 +145,37 @@ def change(table: Table, text: str) -> Table:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise SettingsError(f"--set {text!r}: write it as key=value, such as --set noise.clients=0.4")
-    path = _path(key.strip())
+    try:
+        path, read = _path(key.strip()), _value(value)
+        _require_bounds(read, MAX_DEPTH - len(path))
+    except SettingsError as error:
+        raise SettingsError(f"--set {shorten(text)}: {error}") from None
     inner: object = table
     for part in path[:-1]:
         inner = inner.get(part, {}) if isinstance(inner, dict) else inner
         if not isinstance(inner, dict):
             raise SettingsError(f"--set {text!r}: {part!r} is a value, not a table")
-    try:
-        read: object = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        read = value.strip()
     for part in reversed(path):
         read = {part: read}
     return merge(table, cast("Table", read))
 
 
+def _value(text: str) -> object:
+    try:
+        return _parse(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+
+
+def shorten(text: str) -> str:
+    """The text, cut where it is too long for a message."""
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+
+
 def _path(key: str) -> list[str]:
     """The parts of a dotted key; those with dots of their own are quoted, as in TOML."""
     try:
-        inner: object = tomllib.loads(f"{key} = 0")
+        inner: object = _parse(f"{key} = 0")
     except tomllib.TOMLDecodeError:  # a bare fedavg+d is no TOML, but plain enough
         return key.split(".")
     path = []
@@ -155,7 +201,8 @@ def _explain(root: type[Settings], details: ErrorDetails, prefix: tuple[str, ...
         pattern = PATTERNS.get(str(details.get("ctx", {}).get("pattern")))
         known = PLAIN.get(details["type"]) or (pattern and f"input {pattern}")
         reason = known or details["msg"].removeprefix("Value error, ")
-        return f"{key}: {reason[0].lower() + reason[1:]} (got: {details['input']!r})" if place else reason
+        got = shorten(repr(details["input"]))
+        return f"{key}: {reason[0].lower() + reason[1:]} (got: {got})" if place else reason
     owner = _kind_at(root, place[:-1])
     table = ".".join((*prefix, *place[:-1]))
     if place[-1] in owner.RENAMED:

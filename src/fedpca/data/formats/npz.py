@@ -73,10 +73,22 @@ def _image_rows(x: NDArray[np.generic], place: str) -> NDArray[np.generic]:
         needed = "(N, H, W), (N, H, W, C) or (N, C, H, W) with 1, 3 or 4 channels"
         raise DataError(f"{place}: images must be of shape {needed}, got {x.shape}")
     top = 1 if x.dtype.kind == "f" else 255
+    if x.dtype.kind == "f" and x.size and not np.isfinite(x.sum(dtype=np.float64)):
+        _require_finite(x, place)
     if x.dtype.kind not in "uif" or (x.size and not (x.min() >= 0 and x.max() <= top)):
         got = f"{x.dtype} from {x.min()} to {x.max()}" if x.dtype.kind in "uif" else str(x.dtype)
         raise DataError(f"{place}: images must be uint8, or float from 0 to 1, got {got}: scale them")
     return x[..., 0] if x.ndim == 4 and x.shape[-1] == 1 else x
+
+
+def _require_finite(x: NDArray[np.generic], place: str) -> None:
+    """Names the first image that has a value which is no number."""
+    bad = [row for row, image in enumerate(x) if not np.isfinite(image.astype(np.float64)).all()]
+    if bad:
+        raise DataError(
+            f"{place}: image {bad[0]} (counted from 0) holds NaN or infinite values, {len(bad)} of {len(x)} images do: "
+            "take them out, or replace these values"
+        )
 
 
 NPZ = Format("npz", "one .npz file", _recognise)

@@ -94,6 +94,8 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     """Grey of 16 bits, or of floats in [0, 1], by a fixed scale: images stay comparable with each other."""
     values = np.asarray(image, dtype=np.float64)
     top = 1.0 if image.mode == "F" else 65535.0
+    if not np.isfinite(values).all():
+        raise ValueError("it holds NaN or infinite values")
     if values.min() < 0 or values.max() > top:
         raise ValueError(f"its values go from {values.min():g} to {values.max():g}, but 0 to {top:g} is allowed")
     return Image.fromarray(np.rint(values * (255 / top)).astype(np.uint8))
