@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
 import typer
+import typer.core
 
 from fedpca import __version__
 from fedpca.cli.data import app as data_app
@@ -181,6 +182,7 @@ app.command()(new)
 
 def main() -> None:
     """Runs the command line; an error that the user can fix ends in one message, not in a trace."""
+    typer.core.HAS_RICH = False  # else it escapes brackets for Rich, which shows no help here: "\\[default: 1]"
     sys.path.append(os.getcwd())  # so that model.name = "my_model:build" finds my_model.py in the current folder
     try:
         app()
