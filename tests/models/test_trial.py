@@ -78,8 +78,7 @@ def refusal(name: str) -> str:
 @pytest.mark.parametrize("name", ["one_argument", "named"])
 def test_a_factory_with_another_signature(name: str):
     message = refusal(name)
-    assert f"model 'tried_models:{name}': calling it as function(shape, classes) with (1, 8, 8), 3 failed" in message
-    assert f"TypeError: {name}() " in message
+    assert f"model 'tried_models:{name}' is called as (shape, classes), but takes (" in message
     assert len(message.splitlines()) == 1
 
 
