@@ -16,7 +16,7 @@ from statistics import fmean
 import numpy as np
 
 from fedpca.core import ClientId, Diagnosis, Report, When
-from fedpca.data.federation import Truth
+from fedpca.data.truth import Truth
 from fedpca.methods.identify import MixtureSettings, mixture_rule
 from fedpca.parts.mixture import bic, fit
 from fedpca.parts.server.diagnose import NameGroups

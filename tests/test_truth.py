@@ -6,7 +6,8 @@ from types import ModuleType
 import torch
 
 from fedpca.core import Order, Server, Site, Verdict
-from fedpca.data.federation import Federation, Truth
+from fedpca.data.federation import Federation
+from fedpca.data.truth import Truth
 from fedpca.loop import play
 from fedpca.models.build import build
 from fedpca.models.flat import params_of

@@ -121,7 +121,7 @@ def test_names_without_the_truth(tmp_path: Path):
     path = tmp_path / "a/rounds.jsonl"
     path.write_text(path.read_text().replace('"identification": {', '"identification": null, "other": {'))
     _, accused = for_terminal(tables_of(tmp_path))
-    assert accused.title == "Judged mislabeled (truly: not known)"
+    assert accused.title == "Judged mislabeled (the truth is not known)"
     assert accused.lines[0].cells == ("1",)
     assert not [sheet for sheet in for_pages(tables_of(tmp_path)) if sheet.title.startswith("Found")]
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, roc_auc_score
 
 from fedpca.core import Verdict
-from fedpca.data.federation import Truth
+from fedpca.data.truth import Truth
 from fedpca.errors import SettingsError
 from fedpca.models.build import build
 from fedpca.models.flat import params_of

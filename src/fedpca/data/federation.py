@@ -15,6 +15,7 @@ from fedpca.data.corrupt import CORRUPTIONS, corrupt
 from fedpca.data.datasets import Dataset, Part
 from fedpca.data.noise import flip, mislabeled_clients
 from fedpca.data.standardise import EncodedColumn, add_sums, encode, encoding_of, require_table_settings, sums_of
+from fedpca.data.truth import Truth, true_labels, truth_of
 from fedpca.errors import DataError
 from fedpca.rng import numbers
 from fedpca.settings.base import rounded
@@ -38,15 +39,6 @@ class SharedRows:
 
     def __getitem__(self, picks: Tensor) -> Tensor:
         return self.store.index_select(0, self.rows[picks])
-
-
-@dataclass(frozen=True)
-class Truth:
-    """What nobody in the federation knows; only evaluation may read it."""
-
-    rare: tuple[ClientId, ...]
-    mislabeled: tuple[ClientId, ...]
-    labels: Mapping[ClientId, Tensor]  # the true labels of every client's images
 
 
 @dataclass(frozen=True)
@@ -85,10 +77,14 @@ def federate(experiment: Experiment, dataset: Dataset) -> Federation:
     else:
         test = _draw(dataset.test, settings.test_images, settings.seed, "test")
     train, test, table = _standardised(dataset, train, test, rows.values())
+    if settings.truth_column in test.columns:
+        test = replace(test, labels=true_labels(test, settings.truth_column, dataset.classes))
+    true = true_labels(train, settings.truth_column, dataset.classes)
+    shards = _shards(experiment, train, rows, rare_ids, wrong_ids, len(dataset.classes))
     return Federation(
-        _shards(experiment, train, rows, rare_ids, wrong_ids, len(dataset.classes)),
+        shards,
         _tests(test, rare, settings.seed, bool(rare_ids), experiment.evaluation.on),
-        Truth(rare_ids, wrong_ids, {client: torch.from_numpy(train.labels[places]) for client, places in rows.items()}),
+        truth_of(experiment, true, rows, shards, rare_ids, wrong_ids),
         (train.images.shape[1], train.images.shape[2], train.images.shape[3]),
         dataset.classes,
         table=table,

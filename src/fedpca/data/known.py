@@ -2,11 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+from fedpca.settings.experiment import DataSettings, NoiseSettings
 
 CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
 FASHION = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
 ISIC_FILES = "https://isic-challenge-data.s3.amazonaws.com/2019"
 PARQUET = "train.parquet and test.parquet"
+
+TruthSource = Literal["assumed", "unknown", "column"]
 
 
 @dataclass(frozen=True)
@@ -103,3 +108,23 @@ KNOWN: Mapping[str, Known] = {
         needs=PARQUET,
     ),
 }
+
+
+def truth_source(data: DataSettings, noise: NoiseSettings) -> TruthSource:
+    """How the truth about labels is known: they are taken as true, a column has the true ones, or nobody knows it.
+
+    Labels of known datasets are taken as true, and so are those into which the scenario injects wrong ones.
+    """
+    if data.truth_column is not None:
+        return "column"
+    return data.truth or ("assumed" if data.dataset in KNOWN or noise.clients > 0 else "unknown")
+
+
+def truth_words(data: DataSettings, noise: NoiseSettings) -> str:
+    """The same of a user's own data, in words; nothing of known datasets, whose labels everybody takes as true."""
+    source = truth_source(data, noise)
+    if source == "column":
+        return f"true labels in column {data.truth_column}"
+    if source == "unknown":
+        return "nobody knows which labels are true"
+    return "" if data.dataset in KNOWN else "labels of the data are taken as true"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from fedpca.core import ClientId, Diagnosis, Net, Params, Shard, Weights
-from fedpca.data.federation import Truth
+from fedpca.data.truth import Truth
 from fedpca.models.flat import load
 from fedpca.runs.metrics import Floats, Predictions, measure
 from fedpca.simulate.workers import Workers
@@ -38,12 +38,12 @@ def probabilities(workers: Workers, params: Params, test: Shard) -> Floats:
 
 
 def identification(diagnosis: Diagnosis, truth: Truth) -> dict[str, float | int] | None:
-    """How well the mislabeled clients are identified; None if the method judges nobody.
+    """How well the mislabeled clients are identified; None if the method judges nobody, or nobody knows the truth.
 
     If nobody is judged mislabeled precision is 1, and if nobody is mislabeled recall is 1: no judgement is wrong, and
     none is missing.
     """
-    if all(verdict.group is None for verdict in diagnosis.values()):
+    if truth.mislabeled is None or all(verdict.group is None for verdict in diagnosis.values()):
         return None
     judged = {client for client, verdict in diagnosis.items() if verdict.group == "mislabeled"}
     mislabeled = set(truth.mislabeled)
@@ -60,8 +60,8 @@ def identification(diagnosis: Diagnosis, truth: Truth) -> dict[str, float | int]
 
 
 def weight_shares(weights: Weights | None, truth: Truth) -> dict[str, float] | None:
-    """What the rare and the mislabeled clients weigh together; None for rules without weights."""
-    if weights is None:
+    """What the rare and the mislabeled clients weigh; None for rules without weights, and if nobody knows the truth."""
+    if weights is None or truth.mislabeled is None:
         return None
 
     def together(clients: tuple[ClientId, ...]) -> float:

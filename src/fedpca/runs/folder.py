@@ -3,7 +3,7 @@
 | file | what | written |
 |---|---|---|
 | `settings.toml` | the run's settings, complete | at the beginning |
-| `about.json` | `About`: data, clients and, in a simulation, the truth about them | at the beginning |
+| `about.json` | `About`: data, clients and the truth about them, where anybody knows it | at the beginning |
 | `rounds.jsonl` | a `RoundLine` each round | appended, as soon as the model after the round has been tested |
 | `checkpoint/state.safetensors` | all that the run needs to go on | replaced every `checkpoint_every` rounds |
 | `final.safetensors` | the weights after the last round, under the model's own names | at the end |
@@ -63,9 +63,10 @@ class About(TypedDict):
     dataset: str
     classes: list[str]
     shape: list[int]  # of an image
-    clients: dict[str, list[Any]]  # id, size (training images) and, in a simulation, wrong_labels
-    rare: NotRequired[list[str]]  # the truth, in a simulation
-    mislabeled: NotRequired[list[str]]
+    clients: dict[str, list[Any]]  # id, size (training images) and, where the truth is known, wrong_labels
+    truth: NotRequired[str]  # about labels, in a simulation: assumed, unknown or column
+    rare: NotRequired[list[str]]  # whose images the scenario corrupted
+    mislabeled: NotRequired[list[str]]  # only where the truth is known
     test_images: dict[str, int]  # by test group, or by site
     skipped_images: list[str]
     table: NotRequired[list[dict[str, Any]]]  # of numbers: name, mean, deviation, levels, marks_missing of each column

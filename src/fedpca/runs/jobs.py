@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedpca.data.datasets import Dataset
 from fedpca.data.federation import Federation
+from fedpca.data.known import truth_words
 from fedpca.errors import RunError, UserError
 from fedpca.methods.base import base
 from fedpca.models.build import build_model
@@ -59,7 +60,7 @@ def schedule(
             dataset, federation = prepared.of(cell, progress)
             counts[setting] = workers or default_workers(cell.settings, federation, jobs)
             words[setting] = describe(cell.settings, federation, jobs, counts[setting])
-            words[setting] += _rounded_away(cell.settings, federation) + _skipped(dataset)
+            words[setting] += _truth(cell.settings) + _rounded_away(cell.settings, federation) + _skipped(dataset)
     return Schedule(cells, jobs, counts, _together(dict(reversed(words.items()))), prepared)
 
 
@@ -113,16 +114,22 @@ def _naming(setting: str) -> Iterator[None]:
 def _rounded_away(experiment: Experiment, federation: Federation) -> str:
     """A warning for each kind of client that the settings ask for and that so few clients do not have."""
     truth, clients = federation.truth, len(federation.shards)
+    flipped = None if experiment.data.truth_column else truth.mislabeled  # by the column others may be mislabeled
     shares = (
         ("rare", "rare.share", experiment.rare.share, truth.rare),
-        ("mislabeled", "noise.clients", experiment.noise.clients, truth.mislabeled),
+        ("mislabeled", "noise.clients", experiment.noise.clients, flipped),
     )
     return "".join(
         f"\nwarning: {key} = {share:g} of {clients} clients rounds to none, so nobody is {kind}: "
         "take more clients or a larger share"
         for kind, key, share, found in shares
-        if share > 0 and not found
+        if share > 0 and found == ()
     )
+
+
+def _truth(experiment: Experiment) -> str:
+    words = truth_words(experiment.data, experiment.noise)
+    return f"; {words}" if words else ""
 
 
 def _skipped(dataset: Dataset) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from fedpca.core import Server
 from fedpca.data.datasets import Dataset, load
 from fedpca.data.federation import Federation, federate
+from fedpca.data.known import truth_source
 from fedpca.loop import play
 from fedpca.models.build import build_model
 from fedpca.models.device import require_device
@@ -103,8 +104,6 @@ def _begin(cell: Cell, dataset: Dataset, federation: Federation, pool: Workers) 
 
 def about(cell: Cell, dataset: Dataset, federation: Federation) -> About:
     """What the run works on and with: the clients and the truth about them, test groups, skipped images, versions."""
-    truth = federation.truth
-    wrong = [int((shard.y != truth.labels[client]).sum()) for client, shard in federation.shards.items()]
     described: About = {
         "method": facts_of(cell.settings),
         "dataset": dataset.name,
@@ -113,17 +112,29 @@ def about(cell: Cell, dataset: Dataset, federation: Federation) -> About:
         "clients": {
             "id": list(federation.shards),
             "size": [len(shard.y) for shard in federation.shards.values()],
-            "wrong_labels": wrong,  # how many differ from the true ones
         },
-        "rare": list(truth.rare),
-        "mislabeled": list(truth.mislabeled),
+        "truth": truth_source(cell.settings.data, cell.settings.noise),
         "test_images": {group: len(test.y) for group, test in federation.tests.items()},
         "skipped_images": list(dataset.skipped),
         "versions": versions(),
     }
     if federation.table:
         described["table"] = [asdict(column) for column in federation.table]
-    return {"setting": cell.setting, **described} if cell.setting else described
+    if cell.setting:
+        described = {"setting": cell.setting, **described}
+    return _with_truth(described, federation)
+
+
+def _with_truth(described: About, federation: Federation) -> About:
+    """Adds what is known of the clients: nothing of whose labels are wrong where nobody knows it."""
+    truth = federation.truth
+    if truth.rare or truth.mislabeled is not None:
+        described["rare"] = list(truth.rare)
+    if truth.mislabeled is not None:
+        described["mislabeled"] = list(truth.mislabeled)
+        wrong = [int((shard.y != truth.labels[client]).sum()) for client, shard in federation.shards.items()]
+        described["clients"]["wrong_labels"] = wrong  # how many differ from the true ones
+    return described
 
 
 def _line(cell: Cell, server: Server, federation: Federation, pool: Workers) -> RoundLine:

@@ -36,6 +36,8 @@ class DataSettings(Settings):
     image_column: str = "image"
     label_column: str = "label"
     feature_columns: tuple[str, ...] | None = None  # of a table of numbers; all without another use if not given
+    truth: Literal["assumed", "unknown"] | None = None  # of labels; default: data.known.truth_source
+    truth_column: str | None = None  # the column that has the true labels
     image_root: Path | None = None  # where the paths of a CSV start; the CSV's own folder if not given
     image_size: Annotated[int, Field(ge=4)] | None = None  # images are resized to this square when decoded
 
@@ -46,6 +48,13 @@ class DataSettings(Settings):
             raise ValueError(f"split = {self.split!r} needs data.{needed}")
         if self.split == "sizes" and self.clients not in (None, len(self.sizes or ())):
             raise ValueError(f"data.clients = {self.clients}, but data.sizes lists {len(self.sizes or ())} clients")
+        return self
+
+    @model_validator(mode="after")
+    def _one_truth(self) -> DataSettings:
+        if self.truth and self.truth_column is not None:
+            got = f"truth = {self.truth!r} and truth_column = {self.truth_column!r}"
+            raise ValueError(f"{got}: give one of them; a column of true labels makes the truth known")
         return self
 
 

@@ -68,7 +68,7 @@ def _feature_names(place: str, there: list[str], labels: tuple[str, ...], settin
     """The columns that go into the model: those that the settings name, or all but those with another use."""
     if settings.feature_columns is not None:
         _require(place, there, settings.feature_columns, "data.feature_columns")
-        if used := [name for name in settings.feature_columns if name in labels]:
+        if used := [name for name in settings.feature_columns if name in (*labels, settings.truth_column)]:
             raise DataError(f"data.feature_columns: {used[0]!r} holds the labels of {place}: it cannot be a feature")
         return list(settings.feature_columns)
     others = {*labels, *(getattr(settings, use, None) for use in _OTHER_USES)}

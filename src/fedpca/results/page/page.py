@@ -130,7 +130,7 @@ def _scene(runs: Sequence[Run]) -> str:
     methods, seeds = {run.label() for run in runs}, {run.seed for run in runs}
     truth = [f"{len(run.about[kind])} {kind}" for kind in ("rare", "mislabeled") if run.about.get(kind)]
     clients = quantity(len(run.about["clients"]["id"]), "client")
-    among = f" ({', '.join(truth)})" if truth else ""
+    among = (f" ({', '.join(truth)})" if truth else "") + run.truth_words()
     played = (
         f"{quantity(run.settings.rounds, 'round')}, {quantity(len(methods), 'method')}, {quantity(len(seeds), 'seed')}"
     )

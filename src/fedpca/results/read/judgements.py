@@ -23,6 +23,11 @@ class Judgements:
     accused: dict[str, int]  # client: in how many seeds' last round it is judged mislabeled
     seeds: int
 
+    def clients(self) -> str:
+        """Who is judged mislabeled, those of some seeds only with their number."""
+        accused = sorted(self.accused.items(), key=lambda item: (len(item[0]), item[0]))
+        return ", ".join(client if n == self.seeds else f"{client} ({n})" for client, n in accused) or "nobody"
+
 
 MEANS = ("precision", "recall", "f1", "accused_common", "accused_rare")
 
@@ -32,7 +37,8 @@ def judgements(runs: Sequence[Run]) -> Judgements | None:
     judging = [run for run in runs if any(_groups(run))]
     if not judging:
         return None
-    measured = [values for run in judging for line in _last(run) if (values := line.get("identification"))]
+    known = [run for run in judging if run.about.get("mislabeled") is not None]
+    measured = [values for run in known for line in _last(run) if (values := line.get("identification"))]
     accused: Counter[str] = Counter()
     for run in judging:
         ids = run.rounds[-1]["clients"]["id"]

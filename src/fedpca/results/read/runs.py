@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from fedpca.data.known import truth_source, truth_words
 from fedpca.errors import RunError, SettingsError
 from fedpca.methods.define import FAMILIES
 from fedpca.methods.identify import IdentifySettings
@@ -140,9 +141,17 @@ class Run:
         if about.get("rare"):
             text += f", {len(about['rare'])} rare"
         if about.get("mislabeled"):
-            text += f", {len(about['mislabeled'])} mislabeled ({noise.labels:.0%} of their labels)"
+            share = f" ({noise.labels:.0%} of their labels)" if about.get("truth") != "column" else ""
+            text += f", {len(about['mislabeled'])} mislabeled{share}"
         held_out = ", on validation images" if self.settings.evaluation.on == "validation" else ""
-        return f"{text}, {self.settings.rounds} rounds{held_out}"
+        return f"{text}{self.truth_words()}, {self.settings.rounds} rounds{held_out}"
+
+    def truth_words(self) -> str:
+        """What the truth rests on, after a comma; nothing for known datasets, nor where nobody knows the truth."""
+        if self.about.get("truth") not in ("assumed", "column"):
+            return ""
+        words = truth_words(self.settings.data, self.settings.noise)
+        return f", {words}" if words else ""
 
 
 def _is_own(table: str) -> bool:
@@ -252,7 +261,7 @@ def read_run(folder: Path) -> Run:
     _check_entries(folder, f"{ABOUT} has", about, ("dataset", "clients"))
     for number, line in enumerate(rounds, start=1):
         _check_entries(folder, f"line {number} of {ROUNDS} has", line, ("round", "groups", "clients"))
-    return Run(folder, settings, about, rounds)
+    return Run(folder, settings, _known(about, settings), rounds)
 
 
 def _check_entries(folder: Path, what: str, found: object, keys: Sequence[str]) -> None:
@@ -264,6 +273,15 @@ def _check_entries(folder: Path, what: str, found: object, keys: Sequence[str]) 
 def _is_begun(folder: Path) -> bool:
     """Whether a folder holds a run; one without a round may still be writing its first files."""
     return is_run(folder) or (folder / ROUNDS).stat().st_size > 0
+
+
+def _known(about: About, settings: Experiment) -> About:
+    """What is known of the run; earlier versions wrote down that nobody of a user's own data is mislabeled."""
+    if about.get("truth") or truth_source(settings.data, settings.noise) != "unknown":
+        return about
+    clients = {name: column for name, column in about["clients"].items() if name != "wrong_labels"}
+    left = {key: value for key, value in about.items() if key != "mislabeled" and (key != "rare" or value)}
+    return cast("About", {**left, "clients": clients})
 
 
 def _check_folder(folder: Path) -> Path:

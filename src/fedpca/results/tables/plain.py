@@ -18,7 +18,8 @@ PLACE = ("scenario", "dataset", "rho", "eta", "category", "method")
 def as_csv(tables: Sequence[Results]) -> str:
     """All tables as one CSV; the paper's numbers and differences between methods, if asked for, in further columns."""
     metrics = list(dict.fromkeys(metric for results in tables for row in results.rows for metric in row.scores))
-    names = [*names_of(metrics), *OTHERS]
+    is_known = any(results.mislabeled is not None for results in tables)
+    names = [*names_of(metrics), *(OTHERS if is_known else ())]
     settings = list(dict.fromkeys(key for results in tables for key in results.distinction))
     pairs = [pairs for results in tables if results.published for pairs in results.published.pairs.values()]
     published = [name for name in names if any(name in own for own in pairs)]
@@ -32,7 +33,8 @@ def as_csv(tables: Sequence[Results]) -> str:
             paper = [own[name].paper if name in own else None for name in published]
             cells = [cell for name in names for cell in _full(row, name)]
             place = [*_place(results, row), *(results.distinction.get(key) for key in settings)]
-            writer.writerow([*place, *cells, row.seeds, row.unfinished, *paper, *_against(results, row, gains)])
+            counted = (row.seeds, row.unfinished, row.judged.clients() if row.judged else "")
+            writer.writerow([*place, *cells, *counted, *paper, *_against(results, row, gains)])
     return out.getvalue()
 
 
@@ -40,14 +42,19 @@ def _heads(names: Sequence[str], published: Sequence[str], gains: Sequence[str])
     """What stands above the numbers."""
     for name in names:
         yield from (name, f"{name}_spread")[: 1 + score_of(name).is_spread]
-    yield from ("seeds", "unfinished", *(f"paper_{name}" for name in published))
+    yield from ("seeds", "unfinished", "judged_mislabeled", *(f"paper_{name}" for name in published))
     yield from ["against"] * bool(gains)
     yield from (f"{name}_{end}" for name in gains for end in GAIN)
 
 
 def _place(results: Results, row: Row) -> tuple[object, ...]:
+    return results.title, results.dataset, *_noise(results), row.category, row.method
+
+
+def _noise(results: Results) -> tuple[float | None, float | None]:
+    """Rho and eta; None where nobody knows whose labels are wrong, and how many."""
     noise = results.settings.noise
-    return results.title, results.dataset, noise.clients, noise.labels, row.category, row.method
+    return (None, None) if results.mislabeled is None else (noise.clients, noise.labels)
 
 
 def _gains(results: Results) -> Mapping[str, Mapping[str, Difference]]:
@@ -78,8 +85,7 @@ def as_json(tables: Sequence[Results]) -> list[dict[str, object]]:
         {
             "title": results.title,
             "dataset": results.dataset,
-            "rho": results.settings.noise.clients,
-            "eta": results.settings.noise.labels,
+            **dict(zip(("rho", "eta"), _noise(results), strict=True)),
             "distinction": dict(results.distinction),
             "groups": results.groups,
             "mislabeled": results.mislabeled,

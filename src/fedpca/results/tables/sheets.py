@@ -31,7 +31,9 @@ def for_pages(tables: Sequence[Results]) -> list[Sheet]:
     sheets: list[Sheet] = []
     for scenarios in group_by_noise(tables):
         made = (main(scenarios), deviations(scenarios), weights(scenarios), identification(scenarios))
-        sheets += [*(sheet for sheet in made if sheet.lines), *_beside(scenarios), *_against(scenarios)]
+        unknown = [judged_mislabeled(results, alone=False) for results in scenarios if results.mislabeled is None]
+        shown = [sheet for sheet in (*made, *unknown) if sheet.lines]
+        sheets += [*shown, *_beside(scenarios), *_against(scenarios)]
     return sheets
 
 
@@ -107,12 +109,16 @@ def _known(results: Results, name: str) -> bool:
 def judged_mislabeled(results: Results, alone: bool = True) -> Sheet:
     """Who was judged mislabeled in one scenario, for a terminal; unless alone, it says in which."""
     known = JUDGED if results.mislabeled is not None else ()
-    truth = "not known" if results.mislabeled is None else ", ".join(results.mislabeled) or "nobody"
+    truly = None if results.mislabeled is None else ", ".join(results.mislabeled) or "nobody"
     words = Column("clients in the last round (seeds, if not all)")
     columns = (*_columns(known, wide={"precision", "recall"}), words)
-    rows = [row for row in results.rows if row.judged]
-    lines = [Line("", row.method, (*_cells(row, known), _clients(row)), bool(row.unfinished)) for row in rows]
-    title = f"Judged mislabeled (truly: {truth})" + ("" if alone else f"; {results.title}")
+    lines = [
+        Line("", row.method, (*_cells(row, known), row.judged.clients()), bool(row.unfinished))
+        for row in results.rows
+        if row.judged
+    ]
+    truth = "the truth is not known" if truly is None else f"truly: {truly}"
+    title = f"Judged mislabeled ({truth})" + ("" if alone else f"; {results.title}")
     return Sheet(title, columns, tuple(lines), (*([WRONG] if known else []), *_stars(lines)))
 
 
@@ -179,14 +185,6 @@ def _cells(row: Row | None, names: Sequence[str]) -> list[Cell | None]:
 
 def _line(row: Row, cells: Sequence[Cell | str | None], rows: Sequence[Row]) -> Line:
     return Line(row.category, row.method, tuple(cells), any(each.unfinished for each in rows))
-
-
-def _clients(row: Row) -> str:
-    """Who is judged mislabeled, those of some seeds only with their number."""
-    if row.judged is None or not row.judged.accused:
-        return "nobody"
-    accused = sorted(row.judged.accused.items(), key=lambda item: (len(item[0]), item[0]))
-    return ", ".join(client if n == row.judged.seeds else f"{client} ({n})" for client, n in accused)
 
 
 def _title(scenarios: Sequence[Results]) -> str:
