@@ -28,6 +28,7 @@ ROOMS = [
             "flower",
             "operate",
             "results",
+            "api",
             "cli",
         )
     ),
@@ -52,6 +53,7 @@ TORCH_FREE = (
     "fedpca.runs.metrics",
     "fedpca.results.tables",
     "fedpca.results.page",
+    "fedpca.api.progress",
 )
 
 

@@ -19,12 +19,28 @@ def test_every_public_name_is_there():
         _ = fedpca.absent
 
 
-def test_the_readmes_example_runs_as_written(tmp_path: Path):
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    code = code.replace("rounds=20", "rounds=12")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=README.parent)
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def printed(code: str, folder: Path) -> list[str]:
+    """What a process prints that runs this code."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith("12 [")
+    return done.stdout.splitlines()
+
+
+def test_the_readmes_example_runs_as_written(tmp_path: Path):
+    (code,) = blocks(README)
+    assert printed(code, tmp_path)[-1] == "['hospital 3']"
+    assert (tmp_path / "page.html").stat().st_size > 10_000
+    assert (tmp_path / "runs/mine/fedpca-hs-auto/seed-0/summary.json").exists()
+
+
+def test_the_examples_of_the_page_on_python_run_as_written():
+    call, loop = blocks(README.parent / "docs" / "python.md")
+    assert printed(call, README.parent)[-1].startswith("{'round': 3, 'worst_acc': 0.")
+    assert printed(loop.replace("rounds=20", "rounds=12"), README.parent)[-1].startswith("12 [")
 
 
 def test_the_architecture_page_names_every_folder():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from fedpca.api.train import train
     from fedpca.core import Method, Outcome, Params, Recipe, Server, Shard, Site, Stage, Update, Verdict
     from fedpca.data.corrupt import Corruption, corruption
     from fedpca.data.datasets import load
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from fedpca.simulate.workers import Workers
 
 _HOMES = {
+    "api.train": ("train",),
     "settings.base": ("Settings",),
     "core": ("Method", "Outcome", "Params", "Recipe", "Server", "Shard", "Site", "Stage", "Update", "Verdict"),
     "data.corrupt": ("Corruption", "corruption"),
@@ -86,6 +88,7 @@ __all__ = [
     "plus",
     "read_experiment",
     "read_settings",
+    "train",
 ]
 
 

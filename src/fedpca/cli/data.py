@@ -61,7 +61,7 @@ def check(
     NAME is a known dataset, a path to your own, or a settings file with a [data] table. Tables are read whole, and of
     every image that a run would use the header and the end. Exit code 0 if all is there, 1 if not. Uses no network.
     """
-    from fedpca.cli.progress import counting_bar
+    from fedpca.api.progress import counting_bar
     from fedpca.data.check import check as look
 
     settings = _settings(name, image_size)
@@ -83,7 +83,7 @@ def prepare(name: Name, data_dir: DataDir = None, image_size: ImageSize = None) 
 
     NAME is as for `check`; a settings file gives the seed and the image size that its runs will ask for.
     """
-    from fedpca.cli.progress import counting_bar, say
+    from fedpca.api.progress import counting_bar, say
     from fedpca.data.cache import open_entry
     from fedpca.data.datasets import decode, files_of, is_embedded
     from fedpca.data.places import data_folder, find_layout

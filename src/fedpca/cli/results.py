@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from fedpca.cli.progress import say
+from fedpca.api.progress import say
 from fedpca.errors import UserError
 
 if TYPE_CHECKING:

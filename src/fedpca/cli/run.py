@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fedpca.cli.progress import RoundsBar, counting_bar, say
+from fedpca.api.progress import RoundsBar, counting_bar, say
 from fedpca.cli.results import show
 from fedpca.errors import FailedError
 

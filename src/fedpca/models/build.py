@@ -23,6 +23,8 @@ from fedpca.rng import seed_of
 from fedpca.settings.experiment import ModelSettings
 from fedpca.settings.registry import import_object
 
+Factory = Callable[..., nn.Module]  # of the shape of an image, the number of classes, and the arguments that are set
+
 
 def build(
     name: str,
@@ -45,20 +47,15 @@ def build(
     >>> build("mlp", (1, 8, 8), 10, seed=0).module[-1]
     Linear(in_features=64, out_features=10, bias=True)
     """
-    factory = cast("Callable[..., nn.Module]", import_object(factory_of(name), "model"))
-    _require_arguments(name, factory, args or {})
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed_of(seed, "model"))
-        with trying(f"model {name!r}: calling it as function(shape, classes) with {shape}, {classes}"):
-            module = factory(shape, classes, **(args or {}))
-    if not isinstance(module, nn.Module):
-        raise UserError(f"model {name!r} must return an nn.Module, got {type(module).__name__}")
+    factory = cast("Factory", import_object(factory_of(name), "model"))
+    require_arguments(name, factory, args or {})
+    module = draw(factory, shape, classes, seed, name, args)
     head = last_linear(module, classes)
     if weights is not None:
         load_weights(module, weights, head)
     switch_winograd(module, winograd)
     net = as_net(module, head, shape, device, MODELS.get(name))
-    return _with_tap(replace(net, outputs=classes), shape, features)
+    return with_tap(replace(net, outputs=classes), shape, features)
 
 
 def build_model(
@@ -68,7 +65,7 @@ def build_model(
     return build(model.name, shape, classes, seed, weights, device, model.winograd, model.args, model.features)
 
 
-def _require_arguments(name: str, factory: Callable[..., object], args: Mapping[str, object]) -> None:
+def require_arguments(name: str, factory: Callable[..., object], args: Mapping[str, object]) -> None:
     """Refuses arguments that a user's function does not take, or lacks, before it is called."""
     try:
         signature = inspect.signature(factory)
@@ -84,7 +81,7 @@ def _require_arguments(name: str, factory: Callable[..., object], args: Mapping[
         ) from None
 
 
-def _with_tap(net: Net, shape: Shape, features: str | None) -> Net:
+def with_tap(net: Net, shape: Shape, features: str | None) -> Net:
     """The model with features that are a submodule's output, if it is named; found out by a pass of two images."""
     parts = dict(net.module.named_modules())
     if features is not None and features not in parts:
@@ -104,6 +101,24 @@ def _with_tap(net: Net, shape: Shape, features: str | None) -> Net:
     if not isinstance(seen, torch.Tensor) or len(seen) != 2:
         raise UserError(f"model.features = {features!r}: that submodule must give a tensor with a row per image")
     return net
+
+
+def draw(
+    factory: Factory,
+    shape: tuple[int, ...],
+    classes: int,
+    seed: int,
+    name: str,
+    args: Mapping[str, object] | None = None,
+) -> nn.Module:
+    """What a function makes of the shape of an image and the number of classes, its weights drawn for this seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_of(seed, "model"))
+        with trying(f"model {name!r}: calling it as function(shape, classes) with {shape}, {classes}"):
+            module = factory(shape, classes, **(args or {}))
+    if not isinstance(module, nn.Module):
+        raise UserError(f"model {name!r} must return an nn.Module, got {type(module).__name__}")
+    return module
 
 
 def as_net(

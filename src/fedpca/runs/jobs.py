@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedpca.core import Net
 from fedpca.data.datasets import Dataset
 from fedpca.data.federation import Federation
 from fedpca.data.known import truth_words
@@ -75,11 +76,11 @@ def play_all(scheduled: Schedule, watch: Watch) -> None:
         run_cell(cell, *prepared.of(cell), workers[cell.setting], watch)
 
 
-def default_workers(experiment: Experiment, federation: Federation, jobs: int = 1) -> int:
+def default_workers(experiment: Experiment, federation: Federation, jobs: int = 1, probe: Net | None = None) -> int:
     """As many as each job has cores, but no more than clients; one for models whose passes draw random numbers."""
     if experiment.device != "cpu":
         return 1  # it does many things at a time by itself
-    probe = build_model(experiment.model, federation.shape, len(federation.classes), 0)
+    probe = probe or build_model(experiment.model, federation.shape, len(federation.classes), 0)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return 1 if probe.draws else max(1, min(cores // jobs, len(federation.shards)))
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from fedpca.core import Server
+from fedpca.core import Net, Server
 from fedpca.data.datasets import Dataset, load
 from fedpca.data.federation import Federation, federate
 from fedpca.data.known import truth_source
@@ -58,9 +58,19 @@ class Prepared:
         return self.kept[key]
 
 
-def run_cell(cell: Cell, dataset: Dataset, federation: Federation, workers: int, watch: Watch) -> None:
-    """Plays a cell to its end, from its checkpoint if it has one, and leaves a complete run folder."""
-    with locked_run(cell.folder), _workers(cell, federation, workers) as pool:
+def run_cell(
+    cell: Cell,
+    dataset: Dataset,
+    federation: Federation,
+    workers: int,
+    watch: Watch,
+    make: Callable[[], Net] | None = None,
+) -> None:
+    """Plays a cell to its end, from its checkpoint if it has one, and leaves a complete run folder.
+
+    `make` gives the model where it is not one that the settings can name.
+    """
+    with locked_run(cell.folder), _workers(cell, federation, workers, make) as pool:
         if is_done(cell):  # by another process, between the look and the lock
             return
         writer, clients, start = _begin(cell, dataset, federation, pool)
@@ -79,10 +89,12 @@ def run_cell(cell: Cell, dataset: Dataset, federation: Federation, workers: int,
 
 
 @contextmanager
-def _workers(cell: Cell, federation: Federation, count: int) -> Iterator[Workers]:
+def _workers(
+    cell: Cell, federation: Federation, count: int, make: Callable[[], Net] | None = None
+) -> Iterator[Workers]:
     model, classes = cell.settings.model, len(federation.classes)
     place = (federation.shape, classes, cell.seed, weights_of(model), cell.settings.device)
-    pool = Workers([build_model(model, *place) for _ in range(count)])
+    pool = Workers([make() if make else build_model(model, *place) for _ in range(count)])
     try:
         yield pool
     finally:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
-from torch.utils.data import Dataset
+from numpy.typing import NDArray
+from torch import nn
 
 from fedpca.core import Net, Shard
+from fedpca.data.given import Rows, UserData, shards_of
 from fedpca.errors import DataError, SettingsError, UserError
 from fedpca.models.build import as_net, build_model, last_linear
 from fedpca.sites.messages import RunHead
@@ -22,7 +22,6 @@ from fedpca.sites.settings import SiteSettings
 
 Labels = NDArray[np.int64]
 BuildModel = Callable[[], nn.Module]
-UserData = Any  # what a user's own function gives: see `shards_of`
 LoadData = Callable[[Any], UserData]  # of what the engine tells a site about itself
 
 
@@ -38,20 +37,6 @@ class SiteData:
 
 
 ReadData = Callable[[Any, SiteSettings, RunHead], SiteData]  # of the engine's context, the site and the run
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Images that are read when they are taken: from a memory map, or from a PyTorch dataset."""
-
-    take: Callable[[Labels], Tensor]
-    count: int
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, rows: Tensor) -> Tensor:
-        return self.take(rows.numpy())
 
 
 def own_folder(context: object, site: SiteSettings, run: RunHead) -> SiteData:
@@ -86,24 +71,11 @@ def own_functions(load_data: LoadData, build_model: BuildModel) -> ReadData:
     """What a user's two functions give."""
 
     def read(context: object, site: SiteSettings, run: RunHead) -> SiteData:
-        train, test = shards_of(load_data(context))
+        train, test = shards_of(load_data(context), "load_data")
         shape = tuple(train.x[torch.arange(1)].shape[1:])
         return SiteData(train, test, (), shape, partial(net_of, build_model, shape, site.device))
 
     return read
-
-
-def shards_of(given: UserData) -> tuple[Shard, Shard | None]:
-    """Training and, if there is one, test part of `(x, y)`, `(x, y, x_test, y_test)`, a dataset or two datasets."""
-    parts = given if isinstance(given, tuple | list) else (given,)
-    if parts and len(parts) <= 2 and all(isinstance(part, Dataset) for part in parts):
-        shards = [_from_dataset(part) for part in parts]
-    elif len(parts) in (2, 4):
-        shards = [_from_arrays(*parts[start : start + 2]) for start in range(0, len(parts), 2)]
-    else:
-        got = f"{len(parts)} of {type(parts[0]).__name__}" if parts else "nothing"
-        raise UserError(f"load_data must give (x, y), (x, y, x_test, y_test), a dataset or two, got {got}")
-    return shards[0], shards[1] if len(shards) > 1 else None
 
 
 def net_of(build_model: BuildModel, shape: tuple[int, ...], device: str) -> Net:
@@ -121,21 +93,3 @@ def net_of(build_model: BuildModel, shape: tuple[int, ...], device: str) -> Net:
 
 def _mapped(images: NDArray[np.generic]) -> Rows:
     return Rows(lambda rows: torch.from_numpy(images[rows]), len(images))
-
-
-def _from_arrays(x: ArrayLike, y: ArrayLike) -> Shard:
-    images, labels = torch.as_tensor(x), torch.as_tensor(y).to(torch.int64)
-    if len(images) != len(labels) or labels.ndim != 1 or not len(labels):
-        raise DataError(
-            f"load_data: each image needs a label, got images {tuple(images.shape)}, labels {tuple(labels.shape)}"
-        )
-    return Shard(images, labels)
-
-
-def _from_dataset(dataset: Dataset[Any]) -> Shard:
-    """Images are taken when needed; labels are all read now, from `targets` if it has them."""
-    count = len(dataset)  # type: ignore[arg-type]
-    labels = getattr(dataset, "targets", None)
-    labels = [dataset[row][1] for row in range(count)] if labels is None else labels
-    take = lambda rows: torch.stack([torch.as_tensor(dataset[int(row)][0]) for row in rows])  # noqa: E731
-    return Shard(Rows(take, count), torch.as_tensor(labels).to(torch.int64))

@@ -1,9 +1,10 @@
-"""Tables for a terminal, in Markdown and in LaTeX."""
+"""Tables for a terminal and a notebook, in Markdown and in LaTeX."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,24 @@ def _markdown(sheet: Sheet) -> Iterator[str]:
             yield _pipes([category, _code(line.method) + r" \*" * line.unfinished, *cells])
         yield ""
     yield _escape(" ".join(sheet.notes)) + "\n"
+
+
+def as_html(sheets: Sequence[Sheet]) -> str:
+    """All tables as HTML for a notebook, best numbers in bold."""
+    return "".join(block for sheet in sheets for block in _html(sheet))
+
+
+def _html(sheet: Sheet) -> Iterator[str]:
+    yield f"<p><b>{escape(sheet.title)}</b></p>"
+    if sheet.lines:
+        heads = ("method", *(f"{column.group} {column.head}".strip() for column in sheet.columns))
+        yield f"<table><thead><tr>{''.join(f'<th>{escape(head)}</th>' for head in heads)}</tr></thead><tbody>"
+        for line in sheet.lines:
+            cells = _cells(line, sheet.columns, escape, "<b>", "</b>")
+            yield f"<tr><td>{escape(line.method)}{' *' * line.unfinished}</td>"
+            yield "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+        yield "</tbody></table>"
+    yield f"<p>{escape(' '.join(sheet.notes))}</p>"
 
 
 def as_latex(sheets: Sequence[Sheet]) -> str:

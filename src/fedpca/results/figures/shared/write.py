@@ -37,7 +37,7 @@ class FigureResult:
 
 def write_figures(runs: Sequence[Run], folder: Path, round: int | None = None) -> list[FigureResult]:
     """Writes every figure of every scenario as PNG and PDF; `round` is for those of one round, by default the last."""
-    if not _has_matplotlib():
+    if not has_matplotlib():
         raise UserError("figures need matplotlib, which is not installed: pip install 'fedpca[results]'")
     if folder.exists() and not folder.is_dir():
         raise RunError(f"figures go into a folder, but {folder} is a file: name another")
@@ -50,7 +50,8 @@ def write_figures(runs: Sequence[Run], folder: Path, round: int | None = None) -
     ]
 
 
-def _has_matplotlib() -> bool:
+def has_matplotlib() -> bool:
+    """Whether figures can be drawn."""
     try:
         return find_spec("matplotlib") is not None
     except ValueError:  # a module that somebody has put out of use

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from fedpca.runs.cell import Cell
+    from fedpca.runs.cell import Cell, Watch
     from fedpca.runs.folder import RoundLine
 
 err = Console(stderr=True)
@@ -47,6 +48,37 @@ def counting_bar(words: str, quiet: bool = False) -> Iterator[Callable[[int, int
     finally:
         if bar.tasks:
             bar.stop()
+
+
+@contextmanager
+def watching(cells: Sequence[Cell], progress: bool) -> Iterator[Watch]:
+    """What shows each round as it is played: a bar in a terminal, a line in a notebook, nothing if not asked for."""
+    if not progress:
+        yield lambda cell, line: None
+    elif err.is_jupyter:
+        yield NotebookLine(cells).on_round
+    else:
+        with RoundsBar(cells) as watch:
+            yield watch
+
+
+class NotebookLine:
+    """One line of a notebook's output, replaced after every round; needs no widgets."""
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        from IPython.display import HTML, display
+
+        self.total = sum(cell.settings.rounds for cell in cells)
+        self.rounds: dict[Path, int] = {}  # played so far, by run folder
+        self.html = HTML
+        self.shown = display(HTML("starting"), display_id=True)
+
+    def on_round(self, cell: Cell, line: RoundLine) -> None:
+        """Shows how many rounds are played, and the scores of the latest."""
+        self.rounds[cell.folder] = line["round"]
+        done = sum(self.rounds.values())
+        name = escape(f"{cell.name} round {line['round']}/{cell.settings.rounds} {scores_of(cell, line)}")
+        self.shown.update(self.html(f'<progress value="{done}" max="{self.total}"></progress> {name}'))
 
 
 class RoundsBar:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fedpca.cli.progress import RoundsBar
+from fedpca.api.progress import RoundsBar
 from fedpca.runs.cell import Cell, cells
 from fedpca.runs.folder import RoundLine
 from fedpca.settings.experiment import Experiment

@@ -1,0 +1,1 @@
+"""Everything that the command line can do, as calls from Python: `fedpca.train` and `fedpca.run`."""

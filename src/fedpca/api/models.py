@@ -1,0 +1,67 @@
+"""A model that is given as a name, as a module or as a function, ready for federated training."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+import torch
+from torch import nn
+
+from fedpca.core import Net
+from fedpca.data.federation import Federation
+from fedpca.errors import UserError
+from fedpca.models.build import as_net, build, draw, last_linear
+from fedpca.models.pretrained import weights_of
+from fedpca.settings.experiment import Experiment
+
+Model: TypeAlias = str | nn.Module | Callable[[tuple[int, ...], int], nn.Module]
+MakeNet = Callable[[str], Net]  # of a device
+
+
+def name_of(model: Model) -> str:
+    """What the run folder says of a model: its name, or where its code lies."""
+    if isinstance(model, str):
+        return model
+    if not callable(model):
+        raise UserError(f"model must be a name, an nn.Module or a function (shape, classes), got {model!r}")
+    home = type(model) if isinstance(model, nn.Module) else model
+    return f"{getattr(home, '__module__', 'python')}:{getattr(home, '__qualname__', type(model).__name__)}"
+
+
+def net_maker(model: Model, experiment: Experiment, federation: Federation) -> MakeNet:
+    """A function that makes the model, with the same first weights each time; refuses one that does not fit."""
+    classes, seed, settings = federation.classes, experiment.seeds[0], experiment.model
+    if isinstance(model, str):
+        place = (settings.name, federation.shape, len(classes), seed, weights_of(settings))
+        return lambda device: build(*place, device, settings.winograd)
+    is_table = federation.shape[1:] == (1, 1)  # (N, F) reaches a person's own model as such
+    shape = federation.shape[:1] if is_table else federation.shape
+    make = (
+        partial(copy.deepcopy, model)
+        if isinstance(model, nn.Module)
+        else partial(draw, model, shape, len(classes), seed)  # type: ignore[arg-type]
+    )
+    _require_outputs(make(), shape, classes)
+    return lambda device: _net(make(), shape, len(classes), device)
+
+
+def _net(module: nn.Module, shape: tuple[int, ...], classes: int, device: str) -> Net:
+    net = as_net(module, last_linear(module, classes), shape, device)  # type: ignore[arg-type] # rows of a table
+    return net if len(shape) > 1 else replace(net, scale=lambda rows: net.scale(rows).flatten(1))
+
+
+@torch.no_grad()
+def _require_outputs(module: nn.Module, shape: tuple[int, ...], classes: tuple[str, ...]) -> None:
+    """Refuses a model whose outputs are not one per class."""
+    got = tuple(module.float().cpu().eval()(torch.zeros(2, *shape)).shape)
+    if got != (2, len(classes)):
+        listed = ", ".join(classes[:5]) + ", …" * (len(classes) > 5)
+        raise UserError(
+            f"the model {type(module).__name__} must give {len(classes)} outputs for each image, one per class "
+            f"({listed}), got {got[1] if len(got) == 2 else got[1:]}: change its last layer, or name all classes with "
+            "classes=[…]"
+        )
