@@ -10,15 +10,17 @@ import torch
 from numpy.typing import NDArray
 
 from fedpca.core import Images
+from fedpca.data.columns import Column
 from fedpca.data.datasets import Dataset, Part
 from fedpca.data.formats.source import Label, Layout, Source, given_labels
-from fedpca.data.given import FORMS, Given, UserData, parts_of
+from fedpca.data.given import FORMS, Given, UserData, as_tensor, parts_of
 from fedpca.data.labels import read_raw
+from fedpca.data.standardise import EncodedColumn, encode
 from fedpca.errors import DataError
 from fedpca.settings.experiment import DataSettings
 
 CLIENT, ROW = "client", "row"  # columns
-Pixels = NDArray[Any]  # uint8 or float32
+Pixels = NDArray[Any]  # uint8 or float32; of a table float64
 AT_ONCE = 256  # images of a dataset that are read together
 IMAGES = "(N, C, H, W), (N, H, W) or (N, F)"
 
@@ -39,7 +41,20 @@ def dataset_of(clients: Mapping[str, UserData], settings: DataSettings, classes:
         _part(stores[part], source, own)
         for part, source, own in zip((parts[0], parts[-1]), raw.sources, raw.labels, strict=True)
     )
-    return Dataset("own data", train, test, raw.classes, ())
+    return Dataset("own data", train, test, raw.classes, (), _columns(given, train.images))
+
+
+def _columns(given: Mapping[tuple[str, str], Given], images: Pixels) -> tuple[Column, ...]:
+    """What each column of a table is; nothing of images."""
+    first = next(iter(given.values())).images
+    is_table = first[torch.arange(1)].ndim == 2
+    return tuple(Column(str(number)) for number in range(images.shape[1])) if is_table else ()
+
+
+def inputs_of(columns: Sequence[Column], encoding: Sequence[EncodedColumn], x: UserData) -> torch.Tensor:
+    """What goes into the model for images or rows of a table as those that were trained on."""
+    found = read_images(as_tensor(x), "x")
+    return torch.from_numpy(encode(encoding, columns, found.reshape(len(found), -1)) if encoding else found)
 
 
 def _checked(clients: Mapping[str, UserData]) -> dict[tuple[str, str], Given]:
@@ -64,7 +79,7 @@ def _place(name: str, part: str) -> str:
 
 
 def read_images(given: Images, place: str) -> Pixels:
-    """The images as (N, C, H, W), bytes or single precision; rows of a table as (N, F, 1, 1)."""
+    """Images as (N, C, H, W), bytes or single precision; rows of a table as (N, F, 1, 1), in double precision."""
     rows = torch.split(torch.arange(len(given)), AT_ONCE)
     tensor = given if isinstance(given, torch.Tensor) else torch.cat([given[some] for some in rows])
     found = tensor.numpy()
@@ -84,15 +99,23 @@ def _with_channels(found: Pixels) -> Pixels:
 
 def _numbers(found: Pixels, place: str) -> Pixels:
     """Bytes, which stand for 0 to 1, as they are; floats, which go into the model as they are, in single precision."""
-    if found.dtype == np.uint8 and found.ndim > 2:
+    if found.ndim == 2:  # a table, which is standardised; NaN is a missing value
+        found = found.astype(np.float64, copy=False)
+        return _require_finite(found, ~np.isinf(found), place)
+    if found.dtype == np.uint8:
         return found
-    if found.dtype.kind != "f" and found.ndim > 2:
+    if found.dtype.kind != "f":
         remedy = "x.astype('uint8') for 0 to 255, x.astype('float32') for what the model takes as it is"
         raise DataError(f"{place}: images must be uint8 or float, got {found.dtype}: {remedy}")
     found = found.astype(np.float32, copy=False)
-    wrong = np.flatnonzero(~np.isfinite(found).reshape(len(found), -1).all(axis=1))
+    return _require_finite(found, np.isfinite(found), place)
+
+
+def _require_finite(found: Pixels, good: NDArray[np.bool_], place: str) -> Pixels:
+    wrong = np.flatnonzero(~good.reshape(len(good), -1).all(axis=1))
     if len(wrong):
-        raise DataError(f"{place}: image {wrong[0]} has a number that is not finite ({len(wrong)} such images)")
+        kind = "image" if found.ndim > 2 else "row"
+        raise DataError(f"{place}: {kind} {wrong[0]} has a number that is not finite ({len(wrong)} such {kind}s)")
     return found
 
 

@@ -38,8 +38,8 @@ def net_maker(model: Model, experiment: Experiment, federation: Federation) -> M
     if isinstance(model, str):
         place = (settings.name, federation.shape, len(classes), seed, weights_of(settings))
         return lambda device: build(*place, device, settings.winograd)
-    is_table = federation.shape[1:] == (1, 1)  # (N, F) reaches a person's own model as such
-    shape = federation.shape[:1] if is_table else federation.shape
+    # rows of a table reach a person's own model as (N, F)
+    shape = federation.shape[:1] if federation.table else federation.shape
     make = (
         partial(copy.deepcopy, model)
         if isinstance(model, nn.Module)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,13 +15,12 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
-from fedpca.api.clients import read_images
 from fedpca.api.notebook import runs_html, table_html
 from fedpca.api.results import Results
 from fedpca.core import Net
-from fedpca.data.given import UserData, as_tensor
+from fedpca.data.given import UserData
 from fedpca.errors import RunError
 from fedpca.results.read.clients import client_states, column
 from fedpca.results.read.runs import Run, read_run
@@ -37,13 +36,19 @@ class Result:
     folder: Path
     run: Run
     net: Net  # the trained model with the scale of its images, on the CPU
+    prepare: Callable[[UserData], Tensor]  # what goes into the net
     temporary: TemporaryDirectory[str] | None = None  # which holds the folder, and goes with this value
 
     @staticmethod
-    def read(folder: Path, net: Net, temporary: TemporaryDirectory[str] | None = None) -> Result:
+    def read(
+        folder: Path,
+        net: Net,
+        prepare: Callable[[UserData], Tensor],
+        temporary: TemporaryDirectory[str] | None = None,
+    ) -> Result:
         """The run in a folder, its final weights put into the model."""
         net.module.load_state_dict(load_file(folder / FINAL))
-        return Result(folder, read_run(folder), net, temporary)
+        return Result(folder, read_run(folder), net, prepare, temporary)
 
     @property
     def model(self) -> nn.Module:
@@ -91,9 +96,8 @@ class Result:
     @torch.no_grad()
     def predict_proba(self, x: UserData) -> NDArray[np.float64]:
         """The probability of each class (N, classes) for images as those that were trained on."""
-        images = torch.from_numpy(read_images(as_tensor(x), "x"))
         self.model.eval()
-        parts = [self.net(some).double().softmax(dim=1) for some in torch.split(images, BATCH)]
+        parts = [self.net(some).double().softmax(dim=1) for some in torch.split(self.prepare(x), BATCH)]
         return torch.cat(parts).numpy()
 
     def predict(self, x: UserData) -> list[str]:

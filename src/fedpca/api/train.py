@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fedpca.api.clients import CLIENT, dataset_of
+from fedpca.api.clients import CLIENT, dataset_of, inputs_of
 from fedpca.api.models import MakeNet, Model, name_of, net_maker
 from fedpca.api.progress import watching
 from fedpca.api.result import Result
@@ -91,7 +92,8 @@ def train(
     _require_same_data(cell, federation)
     make = net_maker(model, experiment, federation)
     _play(cell, dataset, federation, make, workers, progress)
-    return Result.read(cell.folder, make("cpu"), temporary)
+    prepare = partial(inputs_of, dataset.table, federation.table)
+    return Result.read(cell.folder, make("cpu"), prepare, temporary)
 
 
 def _table(
