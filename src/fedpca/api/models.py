@@ -14,11 +14,11 @@ from torch import nn
 from fedpca.core import Net
 from fedpca.data.federation import Federation
 from fedpca.errors import UserError
-from fedpca.models.build import as_net, build, draw, last_linear
+from fedpca.models.build import as_net, build_model, draw, last_linear, require_arguments, with_tap
 from fedpca.models.pretrained import weights_of
 from fedpca.settings.experiment import Experiment
 
-Model: TypeAlias = str | nn.Module | Callable[[tuple[int, ...], int], nn.Module]
+Model: TypeAlias = str | nn.Module | Callable[..., nn.Module]  # a function of the shape and the number of classes
 MakeNet = Callable[[str], Net]  # of a device
 
 
@@ -36,22 +36,23 @@ def net_maker(model: Model, experiment: Experiment, federation: Federation) -> M
     """A function that makes the model, with the same first weights each time; refuses one that does not fit."""
     classes, seed, settings = federation.classes, experiment.seeds[0], experiment.model
     if isinstance(model, str):
-        place = (settings.name, federation.shape, len(classes), seed, weights_of(settings))
-        return lambda device: build(*place, device, settings.winograd)
+        place = (settings, federation.shape, len(classes), seed, weights_of(settings))
+        return lambda device: build_model(*place, device)
     # rows of a table reach a person's own model as (N, F)
     shape = federation.shape[:1] if federation.table else federation.shape
-    make = (
-        partial(copy.deepcopy, model)
-        if isinstance(model, nn.Module)
-        else partial(draw, model, shape, len(classes), seed)  # type: ignore[arg-type]
-    )
+    if isinstance(model, nn.Module):
+        make = partial(copy.deepcopy, model)
+    else:
+        require_arguments(settings.name, model, settings.args)
+        make = partial(draw, model, shape, len(classes), seed, settings.name, settings.args)
     _require_outputs(make(), shape, classes)
-    return lambda device: _net(make(), shape, len(classes), device)
+    return lambda device: _net(make(), shape, len(classes), device, settings.features)
 
 
-def _net(module: nn.Module, shape: tuple[int, ...], classes: int, device: str) -> Net:
-    net = as_net(module, last_linear(module, classes), shape, device)  # type: ignore[arg-type] # rows of a table
-    return net if len(shape) > 1 else replace(net, scale=lambda rows: net.scale(rows).flatten(1))
+def _net(module: nn.Module, shape: tuple[int, ...], classes: int, device: str, features: str | None) -> Net:
+    own = as_net(module, last_linear(module, classes), shape, device)  # type: ignore[arg-type] # rows of a table
+    net = with_tap(replace(own, outputs=classes), shape, features)  # type: ignore[arg-type]
+    return net if len(shape) > 1 else replace(net, scale=lambda rows: own.scale(rows).flatten(1))
 
 
 @torch.no_grad()
