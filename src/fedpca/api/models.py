@@ -16,6 +16,7 @@ from fedpca.data.federation import Federation
 from fedpca.errors import UserError
 from fedpca.models.build import as_net, build_model, draw, last_linear, require_arguments, with_tap
 from fedpca.models.pretrained import weights_of
+from fedpca.models.trial import trial_pass
 from fedpca.settings.experiment import Experiment
 
 Model: TypeAlias = str | nn.Module | Callable[..., nn.Module]  # a function of the shape and the number of classes
@@ -58,11 +59,12 @@ def _net(module: nn.Module, shape: tuple[int, ...], classes: int, device: str, f
 @torch.no_grad()
 def _require_outputs(module: nn.Module, shape: tuple[int, ...], classes: tuple[str, ...]) -> None:
     """Refuses a model whose outputs are not one per class."""
-    got = tuple(module.float().cpu().eval()(torch.zeros(2, *shape)).shape)
+    trial_pass(module.float().cpu().eval(), shape)
+    got = tuple(module(torch.zeros(2, *shape)).shape)
     if got != (2, len(classes)):
         listed = ", ".join(classes[:5]) + ", …" * (len(classes) > 5)
         raise UserError(
             f"the model {type(module).__name__} must give {len(classes)} outputs for each image, one per class "
-            f"({listed}), got {got[1] if len(got) == 2 else got[1:]}: change its last layer, or name all classes with "
+            f"({listed}), got {got[1]}: change its last layer, or name all classes with "
             "classes=[…]"
         )

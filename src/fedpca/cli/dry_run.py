@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedpca.cli.progress import counting_bar
+from fedpca.api.progress import counting_bar
 
 if TYPE_CHECKING:
     from fedpca.core import ClientId

@@ -78,7 +78,7 @@ def new(
 
 def _from_data(data: Path, target: Path) -> str:
     """The settings file for data of the user's own."""
-    from fedpca.cli.progress import counting_bar
+    from fedpca.api.progress import counting_bar
     from fedpca.data.guess import guess
 
     if not data.exists():
