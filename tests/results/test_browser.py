@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -412,11 +413,37 @@ def test_print_has_the_content_and_no_controls(page: Chrome):
     assert page.execute_script("return getComputedStyle(document.documentElement).colorScheme") == "light"
 
 
+def test_the_widest_table_of_clients_fits_on_paper(browser: Chrome, tmp_path: Path):
+    names = [f"hospital {i}" for i in range(4)]
+    lines = [a_line(i, names, suspicion=SUSPICIONS, weights=[0.1, 0.2, 0.3, 0.4]) for i in (98, 99, 100)]
+    folder = write_run(tmp_path / "run", lines, names, truth={"rare": [names[2]], "mislabeled": [names[3]]}, rounds=100)
+    about = json.loads((folder / "about.json").read_text())
+    about["clients"] |= {"size": [12345] * 4, "wrong_labels": [0, 0, 0, 1234]}
+    (folder / "about.json").write_text(json.dumps(about))
+    show(browser, tmp_path, write_page([read_run(folder)]))
+    look(browser, 688, 1000, media="print")  # A4 between its margins
+    assert len(every(browser, "#sheet thead th")) == 10
+    assert browser.execute_script("return document.querySelector('#sheet').getBoundingClientRect().right") <= 689
+
+
 def test_names_stand_beside_the_marks_in_print_also_of_a_run_that_was_being_played(page: Chrome):
     css(page, "#play").click()
     page.execute_script("dispatchEvent(new Event('beforeprint'))")
     names = page.execute_script("return [...document.querySelectorAll('#plane .names text')].map((e) => e.textContent)")
     assert "d" in names
+
+
+def test_all_who_are_judged_mislabeled_are_named_also_in_a_crowd(browser: Chrome, tmp_path: Path):
+    names = [f"s{i}" for i in range(16)]
+    groups = ["common", *["mislabeled"] * 15]
+    line = a_line(1, names, groups, suspicion=[0.9] * 16)
+    line["clients"]["loss"] = [0.5] + [4 + i % 4 / 50 for i in range(15)]
+    line["clients"]["dispersion"] = [1.0] + [2 + i // 4 / 100 for i in range(15)]
+    show(browser, tmp_path, write_page([read_run(write_run(tmp_path / "run", [line], names, truth={}))]))
+    until(lambda: every(browser, "#plane .names text"))
+    written = {element.text for element in every(browser, "#plane .names text")}
+    assert written == set(names)
+    assert every(browser, "#plane .names path")
 
 
 def test_of_many_clients_those_judged_mislabeled_are_named(browser: Chrome, tmp_path: Path):

@@ -131,7 +131,8 @@ class Plane {
     this.writeNames();
   }
 
-  // Names beside marks, those of the mislabeled first, where they hide nothing; of many clients only theirs.
+  // Names beside marks where they hide nothing; those judged mislabeled come first, and further off with a line if there
+  // is no room. Of many clients only these have names.
   writeNames() {
     const [half, off] = [this.radius + 4, this.radius + 7];
     const taken = this.marks.filter((mark) => mark.there).map(({ x, y }) => [x - half, y - half, x + half, y + half]);
@@ -142,12 +143,13 @@ class Plane {
       const { x, y } = this.marks[client];
       const name = short(this.run.clients[client]);
       const wide = 6.5 * name.length;
-      const spots = [[x + off, y + 4], [x - off - wide, y + 4], [x - wide / 2, y - off], [x - wide / 2, y + off + 9]];
-      const spot = spots.find(([left, base]) => {
+      const rings = this.marks[client].kind === "m" ? [off, off + 14, off + 28, off + 42] : [off];
+      const spot = rings.flatMap((far) => spotsAround(x, y, wide, far)).find(([left, base]) => {
         const inside = left > this.frame.edge.left && left + wide < this.frame.width && base > 12;
         return inside && !taken.some(([a, b, c, d]) => left < c && left + wide > a && base - 10 < d && base + 1 > b);
       });
       if (!spot) continue;
+      if (spot[2] > off) element(this.names, "path", { d: `M${x},${y}L${spot[0] + wide / 2},${spot[1] - 4}` });
       taken.push([spot[0], spot[1] - 10, spot[0] + wide, spot[1] + 1]);
       element(this.names, "text", { x: spot[0], y: spot[1] }, name);
     }
@@ -255,6 +257,15 @@ function wholeSpan(values) {
   const [low, high] = range(values.filter((value) => value !== null));
   const margin = 0.06 * (high - low || 1);
   return { low: low - margin, high: high + margin };
+}
+
+// Where a name of this width may begin around a mark, so far from it: beside, above and below, then at the corners.
+function spotsAround(x, y, wide, far) {
+  const [left, middle, right] = [x - far - wide, x - wide / 2, x + far];
+  const [above, beside, below] = [y - far, y + 4, y + far + 9];
+  const straight = [[right, beside], [left, beside], [middle, above], [middle, below]];
+  const corners = [[right, above], [left, above], [right, below], [left, below]];
+  return [...straight, ...corners].map(([start, base]) => [start, base, far]);
 }
 
 function short(name) {
