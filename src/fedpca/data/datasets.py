@@ -91,6 +91,8 @@ def is_embedded(name: str) -> bool:
 def decoding_settings(settings: DataSettings, has_test: bool) -> dict[str, object]:
     """The settings that decoded data depend on; a seed matters only where a test part is split off."""
     names = {"dataset", "image_column", "label_column", "image_root", "image_size"}
+    names |= {"group_column"} if settings.group_column is not None else set()  # so that older entries stay known
+    names |= {"split", "column"} if settings.split == "column" and not has_test else set()
     return settings.model_dump(mode="json", include=names if has_test else {*names, "test_share", "seed"})
 
 

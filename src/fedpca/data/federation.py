@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -13,6 +13,8 @@ from fedpca.core import ClientId, Images, Shard
 from fedpca.data import split
 from fedpca.data.corrupt import CORRUPTIONS, corrupt
 from fedpca.data.datasets import Dataset, Part
+from fedpca.data.groups import column_values, group_numbers, hold_out_groups
+from fedpca.data.held_out import hold_out_own, not_counted, require_counted, rows_by_value
 from fedpca.data.noise import flip, mislabeled_clients
 from fedpca.data.standardise import EncodedColumn, add_sums, encode, encoding_of, require_table_settings, sums_of
 from fedpca.data.truth import Truth, true_labels, truth_of
@@ -46,11 +48,12 @@ class Federation:
     """A whole experiment's data."""
 
     shards: Mapping[ClientId, Shard]  # all that clients get
-    tests: Mapping[str, Shard]  # "common" and, where there are rare clients, "rare"
+    tests: Mapping[str, Shard]  # by kind ("common" and, where there are rare clients, "rare"), client or column
     truth: Truth
     shape: tuple[int, int, int]
     classes: tuple[str, ...]
     table: tuple[EncodedColumn, ...] = ()  # how columns went into the numbers, where these are no images
+    uncounted: Mapping[str, str] = field(default_factory=dict)  # test groups that are too small, and why
 
 
 def federate(experiment: Experiment, dataset: Dataset) -> Federation:
@@ -66,13 +69,20 @@ def federate(experiment: Experiment, dataset: Dataset) -> Federation:
     if dataset.table:
         require_table_settings(experiment, dataset.name)
     train = _draw(dataset.train, settings.train_images, settings.seed, "train")
-    kept, aside = set_aside(train.labels, settings.validation_share, settings.seed)
+    groups = group_numbers(train.columns, settings.group_column)
+    kept, aside = set_aside(train.labels, settings.validation_share, settings.seed, groups)
     own = split_rows(settings, train.labels[kept], _columns_at(train.columns, kept), experiment.training.batch)
     rows = {client: kept[places] for client, places in own.items()}
     clients = list(rows)
     rare_ids = tuple(clients[len(clients) - rounded(rare.share * len(clients)) :])
     wrong_ids = mislabeled_clients(clients, rare_ids, noise.clients, noise.where, numbers(settings.seed, "mislabeled"))
-    if experiment.evaluation.on == "validation":
+    held: dict[ClientId, Rows] = {}
+    if _tests_own_rows(experiment, dataset.test):
+        rows, held = hold_out_own(rows, train.labels, groups, settings.test_share, settings.seed)
+        _require_two(rows)
+    if held:
+        test = train
+    elif experiment.evaluation.on == "validation":
         test = _part_at(train, aside)
     else:
         test = _draw(dataset.test, settings.test_images, settings.seed, "test")
@@ -81,12 +91,14 @@ def federate(experiment: Experiment, dataset: Dataset) -> Federation:
         test = replace(test, labels=true_labels(test, settings.truth_column, dataset.classes))
     true = true_labels(train, settings.truth_column, dataset.classes)
     shards = _shards(experiment, train, rows, rare_ids, wrong_ids, len(dataset.classes))
+    tests, uncounted = _tests(experiment, test, held, clients, rare_ids)
     return Federation(
         shards,
-        _tests(test, rare, settings.seed, bool(rare_ids), experiment.evaluation.on),
+        tests,
         truth_of(experiment, true, rows, shards, rare_ids, wrong_ids),
         (train.images.shape[1], train.images.shape[2], train.images.shape[3]),
         dataset.classes,
+        uncounted=uncounted,
         table=table,
     )
 
@@ -130,10 +142,12 @@ def _shards(
     return shards
 
 
-def set_aside(labels: Labels, share: float, seed: int) -> tuple[Rows, Rows]:
+def set_aside(labels: Labels, share: float, seed: int, groups: Rows | None = None) -> tuple[Rows, Rows]:
     """Rows for the clients, and that share of each class, drawn at random, for validation; both ascending."""
     rng, aside = numbers(seed, "validation"), np.zeros(len(labels), dtype=np.bool_)
-    for label in np.unique(labels) if share > 0 else ():
+    if groups is not None and share > 0:
+        aside = hold_out_groups(labels, groups, share, rng)
+    for label in np.unique(labels) if groups is None and share > 0 else ():
         of_class = np.flatnonzero(labels == label)
         aside[rng.choice(of_class, rounded(share * len(of_class)), replace=False)] = True
     return np.flatnonzero(~aside).astype(np.int64), np.flatnonzero(aside).astype(np.int64)
@@ -141,20 +155,17 @@ def set_aside(labels: Labels, share: float, seed: int) -> tuple[Rows, Rows]:
 
 def split_rows(settings: DataSettings, labels: Labels, columns: Columns, batch: int) -> dict[ClientId, Rows]:
     """Which rows belong to which client, clients in their order."""
-    count, rng = len(labels), numbers(settings.seed, "split")
+    count, rng, groups = len(labels), numbers(settings.seed, "split"), group_numbers(columns, settings.group_column)
     if settings.split == "column":
-        if settings.column is None or settings.column not in columns:
-            there = ", ".join(sorted(columns)) or "none"
-            raise DataError(f"data.column: the data have no column {settings.column!r}; there are: {there}")
-        return _require_two(split.by_column(columns[settings.column]))
+        return _require_two(split.by_column(column_values(columns, settings.column or "", "data.column")))
     if settings.split == "sizes":
         rows = split.by_sizes(count, settings.sizes or (), rng)
     elif settings.split == "dirichlet":
         clients = settings.clients or 0
         min_images = settings.min_images or min(2 * batch, count // (2 * clients))
-        rows = split.dirichlet(labels, clients, settings.alpha, min_images, rng)
+        rows = split.dirichlet(labels, clients, settings.alpha, min_images, rng, groups)
     else:
-        rows = split.iid(count, settings.clients or 0, rng)
+        rows = split.iid(count, settings.clients or 0, rng, groups)
     return _require_two({str(number): own for number, own in enumerate(rows)})
 
 
@@ -207,7 +218,46 @@ def _corrupt(images: NDArray[np.generic], rare: RareSettings, clean: float, rng:
     return mixed
 
 
-def _tests(test: Part, rare: RareSettings, seed: int, any_rare: bool, which: str) -> dict[str, Shard]:
+def _tests_own_rows(experiment: Experiment, test: Part) -> bool:
+    """Whether each client is tested on rows of its own: where the test part does not say whose its rows are."""
+    if experiment.test_groups != "client" or experiment.evaluation.on == "validation":
+        return False
+    return experiment.data.split != "column" or experiment.data.column not in test.columns
+
+
+def _tests(
+    experiment: Experiment,
+    test: Part,
+    held: Mapping[ClientId, Rows],
+    clients: Sequence[ClientId],
+    rare_ids: Sequence[ClientId],
+) -> tuple[dict[str, Shard], dict[str, str]]:
+    """The test groups that count, and those that do not, with the reason; `held` are the clients' own rows, if any."""
+    settings, evaluation = experiment.data, experiment.evaluation
+    if experiment.test_groups == "kind":
+        return _tests_by_kind(test, experiment.rare, settings.seed, bool(rare_ids), evaluation.on), {}
+    if experiment.test_groups == "column":
+        rows = rows_by_value(test.columns, evaluation.group_column or "", "evaluation.group_column")
+        clean = dict[ClientId, float]()
+    else:
+        found = held or rows_by_value(test.columns, settings.column or "", "data.column")
+        rows = {**{client: np.array([], dtype=np.int64) for client in clients}, **found}
+        clean = _clean_shares(experiment.rare.clean_share, rare_ids)
+    small, store, tests = not_counted(rows, test.labels), _tensor(test.images), {}
+    if evaluation.groups is None and len(small) == len(rows):  # nobody asked for groups that the data are too few for
+        every = _part_at(test, np.sort(np.concatenate(list(rows.values()))))
+        return _tests_by_kind(every, experiment.rare, settings.seed, bool(rare_ids), evaluation.on), small
+    require_counted(small, len(rows))
+    for name in (name for name in rows if name not in small):
+        x: Images = SharedRows(store, torch.from_numpy(rows[name]))
+        if name in clean:  # as that client's training images are
+            rng = numbers(settings.seed, "corrupt", evaluation.on, name)
+            x = _tensor(_corrupt(test.images[rows[name]], experiment.rare, clean[name], rng))
+        tests[name] = Shard(x, torch.from_numpy(test.labels[rows[name]]))
+    return tests, small
+
+
+def _tests_by_kind(test: Part, rare: RareSettings, seed: int, any_rare: bool, which: str) -> dict[str, Shard]:
     """The clean test (or validation) images and, where there are rare clients, the same images all corrupted."""
     labels = torch.from_numpy(np.asarray(test.labels))
     if len(np.unique(test.labels)) < 2:

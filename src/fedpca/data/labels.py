@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpca.data.formats.source import Label, Layout, Source
+from fedpca.data.groups import Columns, group_numbers, hold_out_groups, refuse_shared
 from fedpca.data.known import KNOWN
 from fedpca.errors import DataError
 from fedpca.settings.experiment import DataSettings
@@ -33,8 +34,9 @@ def read_raw(layout: Layout, settings: DataSettings) -> RawDataset:
         only = classes[int(labels[0][0])]
         raise DataError(f"{train.place}, {train.label_name}: training needs two classes or more, but all are {only!r}")
     if test:
+        refuse_shared(train.columns, test.columns, settings.group_column)
         return RawDataset((train, test), (labels[0], labels[1]), classes)
-    rows = _test_rows(labels[0], settings)
+    rows = _test_rows(labels[0], settings, train.columns)
     parts = [np.setdiff1d(np.arange(len(labels[0])), rows), rows]
     return RawDataset(
         (_rows_of(train, parts[0]), _rows_of(train, parts[1])), (labels[0][parts[0]], labels[0][parts[1]]), classes
@@ -94,19 +96,31 @@ def _class_names(sources: list[Source], labels: list[Labels], names: tuple[str, 
     return names or tuple(str(number) for number in range(count))
 
 
-def _test_rows(labels: Labels, settings: DataSettings) -> Labels:
-    """Rows drawn for testing, the same share of every class; a class of one image is left to training."""
+def _test_rows(labels: Labels, settings: DataSettings, columns: Columns) -> Labels:
+    """Rows drawn for testing, the same share of every class; a class of one image is left to training.
+
+    Where a column names the clients, it is the same share of every class of each client.
+    """
     from fedpca.rng import numbers
 
-    rng = numbers(settings.seed, "test part")
+    if settings.split == "column" and settings.column is not None and settings.column in columns:
+        clients = np.unique(np.asarray(columns[settings.column], dtype=np.str_), return_inverse=True)[1]
+        labels = clients.astype(np.int64) * (int(labels.max()) + 1) + labels
+    rng, groups = numbers(settings.seed, "test part"), group_numbers(columns, settings.group_column)
+    if groups is not None:
+        return _require_rows(np.flatnonzero(hold_out_groups(labels, groups, settings.test_share, rng)), settings)
     drawn = []
     for label in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == label))
         count = min(max(1, round(settings.test_share * len(rows))), len(rows) - 1)
         drawn.append(rows[:count])
-    rows = np.sort(np.concatenate(drawn))
+    return _require_rows(np.sort(np.concatenate(drawn)), settings)
+
+
+def _require_rows(rows: Labels, settings: DataSettings) -> Labels:
     if not len(rows):
-        raise DataError(f"{settings.dataset}: with one image per class none can be kept for testing; add a test part")
+        what = "image" if settings.group_column is None else f"value of {settings.group_column!r}"
+        raise DataError(f"{settings.dataset}: with one {what} per class none can be kept for testing; add a test part")
     return rows
 
 

@@ -6,6 +6,7 @@ from math import isnan
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedpca.data.groups import classes_of_groups, spread_groups
 from fedpca.errors import DataError
 
 Rows = NDArray[np.int64]
@@ -13,24 +14,35 @@ Rows = NDArray[np.int64]
 _DRAWS = 1000  # a few seconds for 50,000 images; a split that is not found by then is next to impossible
 
 
-def iid(count: int, clients: int, rng: np.random.Generator) -> list[Rows]:
-    """Every client a random part of all rows; their sizes differ by one at most."""
+def iid(count: int, clients: int, rng: np.random.Generator, groups: Rows | None = None) -> list[Rows]:
+    """Every client a random part of all rows; their sizes differ by one at most, or by one group of rows."""
     if count < clients:
         raise DataError(f"{clients} clients need at least {clients} images, but there are {count}: use fewer clients")
+    if groups is not None:
+        return spread_groups(groups, clients, rng)
     return [_ascending(part) for part in np.array_split(rng.permutation(count), clients)]
 
 
-def dirichlet(labels: ArrayLike, clients: int, alpha: float, min_images: int, rng: np.random.Generator) -> list[Rows]:
+def dirichlet(
+    labels: ArrayLike,
+    clients: int,
+    alpha: float,
+    min_images: int,
+    rng: np.random.Generator,
+    groups: Rows | None = None,
+) -> list[Rows]:
     """Each class spread over the clients by shares of its own, drawn from Dir(alpha): the smaller, the more uneven.
 
-    Drawn anew until every client has at least `min_images` rows.
+    Drawn anew until every client has at least `min_images` rows. A group goes as a whole, as its commonest class does.
     """
     labels = np.asarray(labels)
     wanted = f"a Dirichlet split of {len(labels)} images over {clients} clients with at least {min_images} each"
     if clients * min_images > len(labels):
         raise DataError(f"{wanted} is impossible: use fewer clients, more images or smaller batches")
+    drawn = labels if groups is None else classes_of_groups(labels, groups)
     for _ in range(_DRAWS):
-        owner = _owners(labels, clients, alpha, rng)
+        owner = _owners(drawn, clients, alpha, rng)
+        owner = owner if groups is None else owner[groups]
         if np.bincount(owner, minlength=clients).min() >= min_images:
             return [np.flatnonzero(owner == client).astype(np.int64) for client in range(clients)]
     raise DataError(

@@ -68,6 +68,8 @@ class About(TypedDict):
     rare: NotRequired[list[str]]  # whose images the scenario corrupted
     mislabeled: NotRequired[list[str]]  # only where the truth is known
     test_images: dict[str, int]  # by test group, or by site
+    test_classes: NotRequired[dict[str, list[int]]]  # in a simulation: images of each class, by test group
+    uncounted_groups: NotRequired[dict[str, str]]  # test groups that are too small to count, and why
     skipped_images: list[str]
     table: NotRequired[list[dict[str, Any]]]  # of numbers: name, mean, deviation, levels, marks_missing of each column
     deployment: NotRequired[dict[str, Any]]  # its settings, with real sites

@@ -62,6 +62,7 @@ def schedule(
             counts[setting] = workers or default_workers(cell.settings, federation, jobs)
             words[setting] = describe(cell.settings, federation, jobs, counts[setting])
             words[setting] += _truth(cell.settings) + _rounded_away(cell.settings, federation) + _skipped(dataset)
+            words[setting] += _uncounted(federation)
     return Schedule(cells, jobs, counts, _together(dict(reversed(words.items()))), prepared)
 
 
@@ -138,6 +139,12 @@ def _skipped(dataset: Dataset) -> str:
         return ""
     more = f" (and {len(dataset.skipped) - 1} more)" if len(dataset.skipped) > 1 else ""
     return f"\nskipped an unreadable image: {dataset.skipped[0]}{more}"
+
+
+def _uncounted(federation: Federation) -> str:
+    """Test groups that are left out of worst and average, in words."""
+    listed = "; ".join(f"{group} ({why})" for group, why in federation.uncounted.items())
+    return f"\ntest groups that are too small to count: {listed}" if listed else ""
 
 
 def _together(words: Mapping[str, str]) -> list[str]:

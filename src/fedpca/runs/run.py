@@ -127,6 +127,11 @@ def about(cell: Cell, dataset: Dataset, federation: Federation) -> About:
         },
         "truth": truth_source(cell.settings.data, cell.settings.noise),
         "test_images": {group: len(test.y) for group, test in federation.tests.items()},
+        "test_classes": {
+            group: test.y.bincount(minlength=len(federation.classes)).tolist()
+            for group, test in federation.tests.items()
+        },
+        "uncounted_groups": dict(federation.uncounted),
         "skipped_images": list(dataset.skipped),
         "versions": versions(),
     }

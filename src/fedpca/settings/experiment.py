@@ -28,6 +28,7 @@ class DataSettings(Settings):
     min_images: Count | None = None  # per client of the Dirichlet split; two batches if not given and possible
     column: str | None = None  # whose values are the clients, for split = "column"
     sizes: tuple[Count, ...] | None = None  # images per client, for split = "sizes"
+    group_column: str | None = None  # such as a patient's id: images with one value stay on one side of every split
     seed: int = 0  # of split, corruption and label noise: the same federation for every training seed
     train_images: Count | None = None  # use only so many, drawn at random; all if not given
     test_images: Count | None = None
@@ -48,6 +49,9 @@ class DataSettings(Settings):
             raise ValueError(f"split = {self.split!r} needs data.{needed}")
         if self.split == "sizes" and self.clients not in (None, len(self.sizes or ())):
             raise ValueError(f"data.clients = {self.clients}, but data.sizes lists {len(self.sizes or ())} clients")
+        if self.split == "sizes" and self.group_column is not None:
+            got = "data.sizes cannot be kept where data.group_column keeps images together"
+            raise ValueError(f"{got}: use split = 'iid'")
         return self
 
     @model_validator(mode="after")
@@ -127,6 +131,15 @@ class EvaluationSettings(Settings):
     on: Literal["test", "validation"] = "test"  # images of the test part, or those of data.validation_share
     accuracy: str = "acc"  # the metric that everything shows as accuracy, such as bacc: the mean over the classes
     features: Annotated[int, Field(ge=0)] = 0  # images per client whose features are saved at the end; 0: none
+    groups: Literal["kind", "client", "column"] | None = None  # "client" for data.split = "column", else "kind"
+    group_column: str | None = None  # whose values are the test groups, for groups = "column"
+
+    @model_validator(mode="after")
+    def _groups_have_their_column(self) -> EvaluationSettings:
+        if (self.groups == "column") != (self.group_column is not None):
+            got = f"evaluation.groups = {self.groups!r}, evaluation.group_column = {self.group_column!r}"
+            raise ValueError(f"{got}: groups = 'column' needs evaluation.group_column, and only that uses it")
+        return self
 
 
 class Experiment(Settings):
@@ -152,6 +165,11 @@ class Experiment(Settings):
     evaluation: EvaluationSettings = EvaluationSettings()
     method: dict[str, Table] = Field(default_factory=dict)  # [method.NAME]: settings of one method
 
+    @property
+    def test_groups(self) -> Literal["kind", "client", "column"]:
+        """What the test groups are: `evaluation.groups`, or what suits the split."""
+        return self.evaluation.groups or ("client" if self.data.split == "column" else "kind")
+
     @field_validator("methods", "seeds")
     @classmethod
     def _something_once(cls, values: tuple[object, ...]) -> tuple[object, ...]:
@@ -163,6 +181,9 @@ class Experiment(Settings):
     def _validation_has_images(self) -> Experiment:
         if self.evaluation.on == "validation" and self.data.validation_share == 0:
             raise ValueError('evaluation.on = "validation" needs a data.validation_share above 0, such as 0.1')
+        if self.evaluation.on == "validation" and self.test_groups == "client" and self.data.split != "column":
+            got = f"data.split = {self.data.split!r}"
+            raise ValueError(f'{got}: validation images are of no client, so evaluation.groups cannot be "client"')
         return self
 
     @model_validator(mode="after")

@@ -44,7 +44,7 @@ def as_rich(sheet: Sheet, width: int = 140) -> Group:
         return Group(title, *notes)
     table = Table()
     shown = [i for i, column in enumerate(sheet.columns) if column.narrow or width >= WIDE_TERMINAL]
-    table.add_column("method", min_width=14, overflow="fold")
+    table.add_column(sheet.first, min_width=14, overflow="fold")
     for column in (sheet.columns[i] for i in shown):
         words = column.digits is None
         breaks = not words and (column.group or width < WIDE_TERMINAL)
@@ -68,7 +68,7 @@ def as_markdown(sheets: Sequence[Sheet]) -> str:
 def _markdown(sheet: Sheet) -> Iterator[str]:
     yield f"### {_escape(sheet.title)}\n"
     if sheet.lines:
-        yield _pipes(["", "method", *(_escape(f"{c.group}\n{c.head}".strip()) for c in sheet.columns)])
+        yield _pipes(["", sheet.first, *(_escape(f"{c.group}\n{c.head}".strip()) for c in sheet.columns)])
         yield _pipes(["---", "---", *("---" if column.digits is None else "---:" for column in sheet.columns)])
         for line, category in _with_headings(sheet.lines):
             cells = _cells(line, sheet.columns, _escape, "**", "**")
@@ -109,7 +109,7 @@ def _latex(sheet: Sheet) -> Iterator[str]:
     yield "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%"
     yield f"\\begin{{tabular}}{{ll{align}}}\n\\toprule"
     yield from _tex_groups(sheet.columns)
-    yield _tex_row(["", "method", *(_tex(column.head) for column in sheet.columns)])
+    yield _tex_row(["", sheet.first, *(_tex(column.head) for column in sheet.columns)])
     for line, category in _with_headings(sheet.lines):
         if category:
             yield "\\midrule"

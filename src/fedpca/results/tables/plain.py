@@ -88,6 +88,7 @@ def as_json(tables: Sequence[Results]) -> list[dict[str, object]]:
             **dict(zip(("rho", "eta"), _noise(results), strict=True)),
             "distinction": dict(results.distinction),
             "groups": results.groups,
+            "uncounted_groups": dict(results.uncounted),
             "mislabeled": results.mislabeled,
             "rows": [_plain(row) for row in results.rows],
             **({"published": asdict(results.published)} if results.published else {}),
@@ -107,6 +108,7 @@ def _plain(row: Row) -> dict[str, object]:
         "found": asdict(row.judged) if row.judged else None,
         "seeds": row.seeds,
         "unfinished": row.unfinished,
+        "test_groups": asdict(row.groups),
     }
 
 

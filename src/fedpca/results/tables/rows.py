@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from fedpca.methods.define import FAMILIES
 from fedpca.methods.registry import known_names
+from fedpca.results.read.groups import GroupScores, group_scores, uncounted_groups
 from fedpca.results.read.judgements import Judgements, judgements
 from fedpca.results.read.metrics import metric_head
 from fedpca.results.read.runs import Run, by_scenario, title
@@ -34,6 +35,7 @@ class Row:
     judged: Judgements | None  # None for methods that judge nobody
     seeds: int
     unfinished: int  # runs that are still under way
+    groups: GroupScores  # the accuracy in each test group
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Results:
     mislabeled: tuple[str, ...] | None
     distinction: Mapping[str, object]  # the settings that tell it from the scenarios shown with it, dotted
     deviation: Deviation = "rounds"
+    uncounted: Mapping[str, str] = field(default_factory=dict)  # test groups that are too small to count, and why
+    classes: tuple[str, ...] = ()
     published: PaperNumbers | None = None  # what the paper has, if asked for
     against: Against | None = None  # each method's gain over one of them, if asked for
 
@@ -140,6 +144,8 @@ def _results(runs: Sequence[Run], deviation: Deviation) -> Results:
         mislabeled=None if mislabeled is None else tuple(mislabeled),
         distinction=first.distinction(),
         deviation=deviation,
+        uncounted=uncounted_groups(runs),
+        classes=tuple(first.about.get("classes", ())),
     )
 
 
@@ -155,6 +161,7 @@ def _row(label: str, runs: Sequence[Run], deviation: Deviation) -> Row:
         judged=judgements(runs),
         seeds=len(runs),
         unfinished=sum(not run.is_done for run in runs),
+        groups=group_scores(runs),
     )
 
 

@@ -29,7 +29,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """One method; a cell without a value is None."""
+    """One method, or one of its test groups; a cell without a value is None."""
 
     category: str
     method: str
@@ -45,6 +45,7 @@ class Sheet:
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
+    first: str = "method"  # what stands above the names of the lines
 
 
 def mark_best(columns: Sequence[Column], lines: Sequence[Line]) -> tuple[Line, ...]:

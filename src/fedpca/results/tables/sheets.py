@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from fedpca.results.read.runs import distinction_words
 from fedpca.results.tables.against import against_sheet
+from fedpca.results.tables.groups import MAX_LINES, group_sheets, listed_groups
 from fedpca.results.tables.paper import ABSENT, Order, PaperNumbers
 from fedpca.results.tables.rows import WEIGHT, Results, Row, names_of, place, score_of
 from fedpca.results.tables.sheet import Cell, Column, Line, Sheet, mark_best
@@ -20,10 +21,10 @@ WRONG = "Wrong common and wrong rare: common and rare clients judged mislabeled 
 
 
 def for_terminal(tables: Sequence[Results]) -> list[Sheet]:
-    """One overview per scenario, then the paper's numbers if they were asked for, then who was judged mislabeled."""
+    """One overview per scenario, its test groups, the paper's numbers if asked for, and who was judged mislabeled."""
     judging = [results for results in tables if any(row.judged for row in results.rows)]
     judged = [judged_mislabeled(results, alone=len(tables) == 1) for results in judging]
-    return [*map(overview, tables), *_beside(tables), *_against(tables), *judged]
+    return [*map(overview, tables), *group_sheets(tables, MAX_LINES), *_beside(tables), *_against(tables), *judged]
 
 
 def for_pages(tables: Sequence[Results]) -> list[Sheet]:
@@ -33,7 +34,7 @@ def for_pages(tables: Sequence[Results]) -> list[Sheet]:
         made = (main(scenarios), deviations(scenarios), weights(scenarios), identification(scenarios))
         unknown = [judged_mislabeled(results, alone=False) for results in scenarios if results.mislabeled is None]
         shown = [sheet for sheet in (*made, *unknown) if sheet.lines]
-        sheets += [*shown, *_beside(scenarios), *_against(scenarios)]
+        sheets += [*shown, *group_sheets(scenarios), *_beside(scenarios), *_against(scenarios)]
     return sheets
 
 
@@ -204,7 +205,7 @@ def _title(scenarios: Sequence[Results]) -> str:
 
 
 def _pooling(scenarios: Sequence[Results]) -> str:
-    groups, last = " and ".join(scenarios[0].groups), scenarios[0].settings.evaluation.last_rounds
+    groups, last = listed_groups(scenarios[0].groups), scenarios[0].settings.evaluation.last_rounds
     rounds = f"last {last} tested rounds" if last > 1 else "last round"
     over = f"over the {rounds} of every seed"
     if scenarios[0].deviation == "seeds":
