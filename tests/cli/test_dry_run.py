@@ -79,3 +79,24 @@ def test_what_would_be_refused_is_refused(tmp_path):
 @pytest.mark.parametrize(("seconds", "text"), [(0.012, "12 ms"), (2.5, "2.5 s"), (75, "75 s"), (600, "10 min")])
 def test_durations(seconds: float, text: str):
     assert duration(seconds) == text
+
+
+def test_what_is_loaded_once_does_not_count_as_time_of_a_round(monkeypatch):
+    """The first pass of a process takes seconds; a round of 20 small clients does not take minutes."""
+    import time
+
+    from fedpca.data.datasets import load
+    from fedpca.data.federation import federate
+    from fedpca.runs import trial
+    from fedpca.settings.experiment import Experiment
+
+    calls, play = [], trial.play
+
+    def slow_at_first(*given):
+        calls.append(given)
+        time.sleep(1.5 if len(calls) == 1 else 0)
+        return play(*given)
+
+    monkeypatch.setattr(trial, "play", slow_at_first)
+    experiment = Experiment.model_validate({"data": {"clients": 20}, "model": {"name": "mlp"}})
+    assert trial.try_out(experiment, federate(experiment, load(experiment.data)), 1).seconds < 5
