@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -20,9 +21,14 @@ from PIL import Image
 
 from fedpca.data.datasets import digits
 from fedpca.results.figures import FIGURES
+from fedpca.results.page import write_page
 from fedpca.results.read.runs import Run, find_runs
 from fedpca.results.tables import tabulate
 from fedpca.runs.trackers.base import scalars_of
+from tests.results.conftest import show
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
 
 HOSPITALS, BAD, EACH = ("Aachen", "Bonn", "Essen", "Köln", "Mainz"), "Köln", 120
 FORBIDDEN = re.compile(r"truly|wrongly|precision|recall|\bF1\b|wrong (common|rare)|w_r", re.IGNORECASE)
@@ -115,6 +121,21 @@ def test_files_of_tables_and_the_page(home: Path):
     assert [(row["rho"], row["eta"], row["judged_mislabeled"]) for row in rows] == [("", "", ""), ("", "", BAD)]
 
 
+def test_the_page_in_a_browser(browser: Chrome, runs: list[Run], tmp_path: Path):
+    """What scripts draw and write, too."""
+    show(browser, tmp_path, write_page(runs))
+    seen = browser.execute_script("return document.body.innerText")
+    assert f"judged mislabeled: client {BAD}" in seen
+    assert not FORBIDDEN.search(seen)
+
+
+@pytest.mark.usefixtures("screen")
+def test_a_dry_run_says_what_is_known(home: Path):
+    shown = fedpca(home, "run", "own.toml", "--out", "other", "--dry-run")
+    assert re.search(r"truth +nobody knows which labels are true", shown)
+    assert not FORBIDDEN.search(shown)
+
+
 @pytest.mark.usefixtures("screen")
 def test_json_has_null_and_not_zero(home: Path):
     (results,) = json.loads(fedpca(home, "results", "own", "--json"))
@@ -141,10 +162,11 @@ def test_figures(runs: list[Run]):
     from matplotlib.text import Text
 
     drawn = {name: FIGURES[name].draw(runs) for name in FIGURES}
-    assert {"plane", "accuracy"} <= {name for name, figure in drawn.items() if figure}
-    for name, figure in drawn.items():
-        shown = [text.get_text() for text in figure.findobj(Text)] if figure else [FIGURES[name].lacking]
-        assert not FORBIDDEN.search(" ".join(shown)), name
+    texts = {name: " ".join(t.get_text() for t in figure.findobj(Text)) for name, figure in drawn.items() if figure}
+    assert {"plane", "accuracy", "identification", "features"} <= texts.keys()
+    assert all(BAD in texts[name] for name in ("plane", "identification"))
+    for text in (*texts.values(), *(FIGURES[name].lacking for name in FIGURES)):
+        assert not FORBIDDEN.search(text)
 
 
 def test_wrong_labels_that_are_injected_are_known_and_that_is_said(home: Path, table: Path):

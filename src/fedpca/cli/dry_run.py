@@ -74,15 +74,22 @@ def _lines(
 
 
 def _scenario(experiment: Experiment, federation: Federation) -> Iterator[str]:
-    """Who is made rare or mislabeled."""
-    rare, noise, truth = experiment.rare, experiment.noise, federation.truth
+    """Who is made rare or mislabeled, and what is known of whose labels are true."""
+    from fedpca.data.known import truth_words
+
+    data, rare, noise, truth = experiment.data, experiment.rare, experiment.noise, federation.truth
     if truth.rare:
         yield f"  rare         {len(truth.rare)}: {_named(truth.rare)}; {rare.corruption}"
+    made = f"{100 * noise.labels:.0f} % of their labels are made wrong"
     if truth.mislabeled:
-        share = f"{100 * noise.labels:.0f} % of their labels are made wrong"
-        yield f"  mislabeled   {len(truth.mislabeled)}: {_named(truth.mislabeled)}; {share}"
-    if not truth.rare and not truth.mislabeled:
+        why = f"by column {data.truth_column}" if data.truth_column else made
+        yield f"  mislabeled   {len(truth.mislabeled)}: {_named(truth.mislabeled)}; {why}"
+    elif noise.clients > 0 and truth.mislabeled is None:
+        yield f"  mislabeled   {100 * noise.clients:.0f} % of the clients; {made}"
+    if not truth.rare and not truth.mislabeled and noise.clients == 0:
         yield "  scenario     the data as they are: nobody is made rare or mislabeled"
+    if words := truth_words(data, noise):
+        yield f"  truth        {words}"
 
 
 def _totals(cells: Sequence[Cell], todo: Sequence[Cell], out: Path, jobs: int, seconds: float) -> Iterator[str]:
