@@ -37,8 +37,11 @@ def test_the_readmes_example_runs_as_written(tmp_path: Path):
     assert (tmp_path / "runs/mine/fedpca-hs-auto/seed-0/summary.json").exists()
 
 
-def test_the_examples_of_the_page_on_python_run_as_written():
-    call, loop = blocks(README.parent / "docs" / "python.md")
+def test_the_examples_of_the_page_on_python_run_as_written(tmp_path: Path):
+    call, experiment, loop = blocks(README.parent / "docs" / "python.md")
+    out = tmp_path / "out"
+    assert printed(experiment.replace("runs/python", str(out)), README.parent)[-1].startswith("[{'method': 'fedavg', ")
+    assert (out / "page.html").exists()
     assert printed(call, README.parent)[-1].startswith("{'round': 3, 'worst_acc': 0.")
     assert printed(loop.replace("rounds=20", "rounds=12"), README.parent)[-1].startswith("12 [")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from fedpca.api.run import run
     from fedpca.api.train import train
     from fedpca.core import Method, Outcome, Params, Recipe, Server, Shard, Site, Stage, Update, Verdict
     from fedpca.data.corrupt import Corruption, corruption
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from fedpca.simulate.workers import Workers
 
 _HOMES = {
+    "api.run": ("run",),
     "api.train": ("train",),
     "settings.base": ("Settings",),
     "core": ("Method", "Outcome", "Params", "Recipe", "Server", "Shard", "Site", "Stage", "Update", "Verdict"),
@@ -88,6 +90,7 @@ __all__ = [
     "plus",
     "read_experiment",
     "read_settings",
+    "run",
     "train",
 ]
 

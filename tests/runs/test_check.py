@@ -1,10 +1,10 @@
 import pytest
 from pydantic import ValidationError
 
-from fedpca.cli.main import shipped_experiments
 from fedpca.errors import SettingsError
 from fedpca.methods.registry import method_names
 from fedpca.runs.check import check_experiment, one_run, read_experiment, read_settings, read_stored
+from fedpca.settings.shipped import shipped_experiments
 from fedpca.settings.toml import write_table
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fedpca.api.clients import CLIENT, dataset_of, inputs_of
+from fedpca.api.engine import require_training
 from fedpca.api.models import MakeNet, Model, name_of, net_maker
 from fedpca.api.progress import watching
 from fedpca.api.result import Result
@@ -139,3 +140,4 @@ def _play(
     count = workers or default_workers(cell.settings, federation, probe=make(device))
     with watching([cell], progress) as watch:
         run_cell(cell, dataset, federation, count, watch, lambda: make(device))
+    require_training([cell])

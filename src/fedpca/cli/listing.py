@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedpca.errors import SettingsError, nearest
+from fedpca.errors import SettingsError
+from fedpca.settings.shipped import shipped_experiments
 
 Kind = Literal["methods", "datasets", "models", "corruptions", "metrics", "figures", "experiments"]
 OWN_DATA = {
@@ -59,27 +60,6 @@ def _summaries(what: Kind) -> Mapping[str, str]:
         "experiments": lambda: {name: _first_comment(path) for name, path in shipped_experiments().items()},
     }
     return kinds[what]()
-
-
-def shipped_experiments() -> dict[str, Path]:
-    """The settings files that come with the package, by name; those in folders, such as lite/fashion, last."""
-    package = Path(__file__).parents[1]
-    installed, checkout = package / "experiments", package.parents[1] / "experiments"
-    folder = installed if installed.is_dir() else checkout
-    paths = sorted(folder.rglob("*.toml"), key=lambda path: (len(path.parts), path))
-    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
-
-
-def settings_file(name: str) -> Path:
-    """The file of that name, else the shipped experiment of that name."""
-    path, shipped = Path(name), shipped_experiments()
-    if path.is_file() or path.suffix:
-        return path
-    if name not in shipped and path.is_dir():
-        raise SettingsError(f"{name} is a folder: name a settings file in it, such as {path / 'mine.toml'}")
-    if name not in shipped:
-        raise SettingsError(f"there is no settings file and no experiment {name!r}{nearest(name, shipped)}")
-    return shipped[name]
 
 
 def _first_comment(path: Path) -> str:

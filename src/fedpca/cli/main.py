@@ -15,9 +15,10 @@ from fedpca import __version__
 from fedpca.cli.data import app as data_app
 from fedpca.cli.deploy import app as deploy_app
 from fedpca.cli.deploy import doctor
-from fedpca.cli.listing import list_, settings_file, shipped_experiments
+from fedpca.cli.listing import list_
 from fedpca.cli.new import new
 from fedpca.errors import UserError, failure_of
+from fedpca.settings.shipped import settings_file, shipped_experiments
 
 app = typer.Typer(
     no_args_is_help=True,
