@@ -140,3 +140,6 @@ def test_columns_with_too_many_or_too_rare_values_name_no_clients(tmp_path):
     lines = [line + f",{'patient' if n == 0 else f'p{n // 2}'}" for n, line in enumerate(lines)]
     data.write_text("\n".join(lines), encoding="utf-8")
     assert list(guess(data, lambda done, total: None).silos) == ["origin"]
+    new(tmp_path / "own.toml", "--data", data)
+    assert tomllib.loads((tmp_path / "own.toml").read_text(encoding="utf-8"))["data"]["group_column"] == "patient"
+    runs(tmp_path / "own.toml")

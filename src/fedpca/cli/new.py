@@ -114,6 +114,8 @@ def _data(found: Guess, data: Path, target: Path) -> Iterator[str]:
     yield from _clients(found)
     if sides := {side for size in report.sizes for side in size}:
         yield from _image_size(sides, len(report.sizes))
+    if found.patients:
+        yield _line("group_column", found.patients, "rows of one patient stay on one side of every split")
     yield _line("test_share", 0.2, "kept for testing, where the data have no test part of their own")
 
 

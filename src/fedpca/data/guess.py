@@ -18,6 +18,7 @@ from fedpca.settings.experiment import DataSettings
 Columns = Mapping[str, Sequence[str]]
 LABELS = ("label", "labels", "class", "target", "diagnosis", "dx", "outcome", "y")  # names that columns of labels have
 SILOS = ("hospital", "center", "centre", "site", "clinic", "institution", "silo", "client", "owner")  # and of clients
+PATIENTS = ("patient", "patient_id", "patientid", "subject", "subject_id", "case_id", "lesion_id")
 MAX_CLASSES = 50
 MAX_SILOS = 100
 MIN_ROWS = 5  # of each client: some are kept for testing, and two are needed for training
@@ -30,6 +31,7 @@ class Guess:
     settings: DataSettings  # how they are read
     report: Report  # what was found so
     silos: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # columns that may name clients: rows of each
+    patients: str | None = None  # the column that says which rows are of one patient
 
     @property
     def is_table(self) -> bool:
@@ -48,7 +50,8 @@ def guess(place: Path, progress: Progress) -> Guess:
         report = check(settings, None, None, deep=False, progress=progress)
     if report.errors:
         raise DataError(f"{place}: {report.errors[0]}")
-    return Guess(settings, report, _silos(columns, settings))
+    patients = next((name for name in columns if name.lower() in PATIENTS), None)
+    return Guess(settings, report, _silos(columns, settings), patients)
 
 
 def columns_of(place: Path) -> Columns:
