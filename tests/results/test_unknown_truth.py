@@ -117,6 +117,9 @@ def test_files_of_tables_and_the_page(home: Path):
         assert not FORBIDDEN.search(text)
         assert BAD in text
     assert f"1 of the 5 clients is judged mislabeled: client {BAD}." in page
+    judged_table = (home / "t.md").read_text("utf-8").partition("### Judged mislabeled")[2].partition("###")[0]
+    assert BAD in judged_table
+    assert "0.00" not in judged_table
     rows = list(csv.DictReader(io.StringIO((home / "t.csv").read_text("utf-8"))))
     assert [(row["rho"], row["eta"], row["judged_mislabeled"]) for row in rows] == [("", "", ""), ("", "", BAD)]
 
@@ -231,3 +234,17 @@ def test_true_labels_are_classes():
         true_labels(part, "checked", ("cat", "cow"))
     with pytest.raises(DataError, match="no column 'true'; there are: checked"):
         true_labels(part, "true", ("cat", "dog"))
+
+
+def test_a_column_of_true_labels_is_no_feature_of_a_table(tmp_path: Path):
+    from fedpca.data.datasets import load
+    from fedpca.errors import DataError
+    from fedpca.settings.experiment import DataSettings
+
+    rows = [f"{row},{row % 2},{row % 2},{'ab'[row % 4 // 2]}" for row in range(40)]
+    table = tmp_path / "rows.csv"
+    table.write_text("\n".join(["age,label,checked,hospital", *rows, ""]))
+    own = {"dataset": str(table), "split": "column", "column": "hospital", "truth_column": "checked"}
+    assert "checked" in load(DataSettings(**own)).train.columns
+    with pytest.raises(DataError, match="'checked' holds the labels"):
+        load(DataSettings(**own, feature_columns=("age", "checked")))
