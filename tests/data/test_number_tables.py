@@ -77,6 +77,11 @@ def test_a_column_that_is_not_the_clients_is_a_feature(table: Path):
     assert read(table).table[0] == Column("center", ("east", "north", "west"))
 
 
+def test_columns_with_another_use_are_no_features(table: Path):
+    found = read(table, column="center", group_column="age", truth_column="ca").table
+    assert [column.name for column in found] == ["pain"]
+
+
 def test_csv_parquet_and_a_folder_of_two_parts_hold_the_same(tmp_path: Path, table: Path):
     rows = rows_of()
     ours = read(table, column="center")

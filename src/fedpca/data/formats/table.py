@@ -20,7 +20,6 @@ from fedpca.settings.experiment import DataSettings
 
 Cells = Mapping[str, Sequence[object]]  # by column; texts in a CSV file, else values of any type
 _IMAGE_FILES = (*SUFFIXES, ".dcm")
-_OTHER_USES = ("column", "group_column", "truth_column")  # settings that name a column which is no feature
 
 
 def _recognise(place: Path, settings: DataSettings) -> Layout | None:
@@ -71,7 +70,7 @@ def _feature_names(place: str, there: list[str], labels: tuple[str, ...], settin
         if used := [name for name in settings.feature_columns if name in (*labels, settings.truth_column)]:
             raise DataError(f"data.feature_columns: {used[0]!r} holds the labels of {place}: it cannot be a feature")
         return list(settings.feature_columns)
-    others = {*labels, *(getattr(settings, use, None) for use in _OTHER_USES)}
+    others = {*labels, settings.column, settings.group_column, settings.truth_column}
     if features := [name for name in there if name not in others]:
         return features
     raise DataError(f"{place} has no column but {', '.join(there)}: a table needs one feature at least")
