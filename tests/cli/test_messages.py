@@ -44,6 +44,11 @@ def test_a_share_that_rounds_to_no_client_is_said_at_the_start(tiny: Path, tmp_p
     assert message.index(mislabeled) < message.index("round 2/2")
 
 
+def test_a_dry_run_says_it_too(tiny: Path, tmp_path: Path):
+    shown = fedpca("run", tiny, "--set", "rare.share=0.1", "--dry-run", cwd=tmp_path).stdout
+    assert "warning: rare.share = 0.1 of 4 clients rounds to none" in shown
+
+
 def test_shares_that_give_somebody_are_not_warned_of(tiny: Path, tmp_path: Path):
     assert "warning" not in fedpca("run", tiny, "--seed", 0, cwd=tmp_path).stderr
 
@@ -121,6 +126,8 @@ def test_a_settings_file_that_is_none(tmp_path: Path):
     one_line(fedpca("run", "mine.toml", cwd=tmp_path, code=2).stderr, "mine.toml: an integer is too long")
     (tmp_path / "folder").mkdir()
     one_line(fedpca("run", "folder", cwd=tmp_path, code=2).stderr, "folder is a folder", "folder/mine.toml")
+    one_line(fedpca("run", "x" * 300, cwd=tmp_path, code=2).stderr, "there is no settings file", "there are ")
+    one_line(fedpca("run", "x" * 300 + ".toml", cwd=tmp_path, code=2).stderr, "File name too long")
 
 
 def test_an_option_is_named_where_its_value_is_wrong(tiny: Path, tmp_path: Path):

@@ -76,6 +76,7 @@ def _lines(
 def _scenario(experiment: Experiment, federation: Federation) -> Iterator[str]:
     """Who is made rare or mislabeled, and what is known of whose labels are true."""
     from fedpca.data.known import truth_words
+    from fedpca.runs.jobs import rounded_away
 
     data, rare, noise, truth = experiment.data, experiment.rare, experiment.noise, federation.truth
     if truth.rare:
@@ -90,6 +91,7 @@ def _scenario(experiment: Experiment, federation: Federation) -> Iterator[str]:
         yield "  scenario     the data as they are: nobody is made rare or mislabeled"
     if words := truth_words(data, noise):
         yield f"  truth        {words}"
+    yield from rounded_away(experiment, federation).splitlines()[1:]
 
 
 def _totals(cells: Sequence[Cell], todo: Sequence[Cell], out: Path, jobs: int, seconds: float) -> Iterator[str]:

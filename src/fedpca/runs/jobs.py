@@ -61,7 +61,7 @@ def schedule(
             dataset, federation = prepared.of(cell, progress)
             counts[setting] = workers or default_workers(cell.settings, federation, jobs)
             words[setting] = describe(cell.settings, federation, jobs, counts[setting])
-            words[setting] += _truth(cell.settings) + _rounded_away(cell.settings, federation) + _skipped(dataset)
+            words[setting] += _truth(cell.settings) + rounded_away(cell.settings, federation) + _skipped(dataset)
             words[setting] += _uncounted(federation)
     return Schedule(cells, jobs, counts, _together(dict(reversed(words.items()))), prepared)
 
@@ -113,7 +113,7 @@ def _naming(setting: str) -> Iterator[None]:
         raise UserError(f"setting {setting!r}: {error}") from None
 
 
-def _rounded_away(experiment: Experiment, federation: Federation) -> str:
+def rounded_away(experiment: Experiment, federation: Federation) -> str:
     """A warning for each kind of client that the settings ask for and that so few clients do not have."""
     truth, clients = federation.truth, len(federation.shards)
     flipped = None if experiment.data.truth_column else truth.mislabeled  # by the column others may be mislabeled

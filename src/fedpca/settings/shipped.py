@@ -1,5 +1,6 @@
 """The settings files that come with the package."""
 
+import os
 from pathlib import Path
 
 from fedpca.errors import SettingsError, nearest
@@ -17,9 +18,9 @@ def shipped_experiments() -> dict[str, Path]:
 def settings_file(name: str) -> Path:
     """The file of that name, else the shipped experiment of that name."""
     path, shipped = Path(name), shipped_experiments()
-    if path.is_file() or path.suffix:
+    if os.path.isfile(path) or path.suffix:  # os.path: a name that is too long is no file, and no error
         return path
-    if name not in shipped and path.is_dir():
+    if name not in shipped and os.path.isdir(path):
         raise SettingsError(f"{name} is a folder: name a settings file in it, such as {path / 'mine.toml'}")
     if name not in shipped:
         raise SettingsError(f"there is no settings file and no experiment {name!r}{nearest(name, shipped)}")
