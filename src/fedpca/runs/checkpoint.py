@@ -18,6 +18,7 @@ from fedpca.errors import RunError
 from fedpca.runs.folder import CHECKPOINT, RoundLine
 
 Memory = dict[ClientId, dict[str, Tensor]]
+FORMAT = 2  # of the file; that of fedpca 0.1 has no number
 PARAMS = ("params/weights", "params/buffers", "params/counters")
 
 
@@ -32,6 +33,7 @@ class Checkpoint(NamedTuple):
 def save_checkpoint(folder: Path, server: Server, memory: Memory, untested: RoundLine | None = None) -> None:
     """Writes all that the run needs to go on, in one file."""
     state = {
+        "format": FORMAT,
         "round": server.round,
         "diagnosis": {client: asdict(verdict) for client, verdict in server.diagnosis.items()},
         "weights": server.weights,
@@ -60,8 +62,11 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         if name.startswith("memory/"):
             client, _, key = name.removeprefix("memory/").partition("\n")
             memory.setdefault(client, {})[key] = tensor
-    if state.get("sides"):
-        raise RunError(f"the checkpoint {path} is of fedpca 0.1 and cannot go on: delete {folder} and start again")
+    if state.get("format") != FORMAT:
+        raise RunError(
+            f"the checkpoint {path} is of another version of fedpca, and weights may lie in another order there: go on "
+            f"with that version, or delete {folder} and start again"
+        )
     params = Params(*(tensors[name] for name in PARAMS), lengths=tuple(state["lengths"]))
     diagnosis = {client: _verdict(verdict) for client, verdict in state["diagnosis"].items()}
     rule = _under("kept/", tensors), _under("shown/", tensors)
