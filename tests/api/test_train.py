@@ -104,7 +104,7 @@ def test_the_same_bits_from_any_form_and_order(hospitals: Arrays, result: Result
     assert equal(fedpca.train(given, "mlp", **FAST), result)
 
 
-def test_a_run_says_what_it_found(result: Result):
+def test_a_run_says_what_it_found_and_nothing_of_a_truth(result: Result):
     assert result.clients.column_names[:3] == ["client", "images", "judged"]
     assert result.clients["client"].to_pylist() == list(CITIES)
     assert result.rounds.num_rows == 4
@@ -113,6 +113,8 @@ def test_a_run_says_what_it_found(result: Result):
     assert set(result.mislabeled) <= set(CITIES)
     shown = (result._repr_html_() + repr(result)).lower()
     assert "<table>" in shown
+    assert {"rare", "mislabeled"}.isdisjoint(json.loads((result.folder / "about.json").read_text()))
+    assert not [word for word in ("truly", "wrongly", "precision") if word in shown]
 
 
 def test_a_notebook_shows_the_plane(result: Result):
@@ -200,6 +202,26 @@ def test_tables_of_numbers(hospitals: Arrays):
     for model in ("mlp", nn.Linear(64, 10), lambda shape, classes: nn.Linear(*shape, classes)):
         result = fedpca.train(flat, model, "fedavg", rounds=2, progress=False)
         assert result.predict_proba(flat["bonn"][0]).shape == (60, 10)
+
+
+def test_a_table_gives_the_same_bits_as_its_file(tmp_path: Path):
+    rng = np.random.default_rng(0)
+    x, y = {city: rng.normal(size=(40, 3)) for city in CITIES}, {city: np.arange(40) % 2 for city in CITIES}
+    x["bonn"][4, 1] = np.nan
+    rows = [
+        f"{a!r},{'' if np.isnan(b) else b},{c!r},{k},{city}"
+        for city in CITIES
+        for (a, b, c), k in zip(x[city].tolist(), y[city], strict=True)
+    ]
+    (tmp_path / "table.csv").write_text("\n".join(["0,1,2,label,hospital", *rows]) + "\n")
+    (tmp_path / "own.toml").write_text(
+        'rounds = 2\nseeds = [0]\nmodel = {name = "mlp"}\n'
+        'data = {dataset = "table.csv", split = "column", column = "hospital"}\n'
+    )
+    (run,) = fedpca.run(tmp_path / "own.toml", out=tmp_path / "out", progress=False).runs
+    result = fedpca.train({city: (x[city], y[city]) for city in CITIES}, "mlp", "fedavg", rounds=2, progress=False)
+    assert record(run.folder) == record(result.folder)
+    assert result.predict_proba(x["bonn"]).shape == (40, 2)
 
 
 @pytest.mark.parametrize(
