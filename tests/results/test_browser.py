@@ -391,7 +391,8 @@ def test_no_sideways_scrolling(page: Chrome, width: int):
     look(page, width, 740)
     until(lambda: page.execute_script("return innerWidth") == width)
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
-    assert css(page, "#plane svg").size["width"] <= width
+    drawn = "return document.querySelector('#plane svg').getBoundingClientRect().width"  # at once: it is drawn anew
+    assert page.execute_script(drawn) <= width
 
 
 def test_reduced_motion_is_respected(page: Chrome):
