@@ -394,7 +394,7 @@ def test_a_method_without_reports_is_the_same_in_one_exchange():
 
 def test_a_client_does_not_load_what_it_does_not_use():
     """Each answer is a new process: what it imports is what it costs."""
-    names = "scipy", "sklearn", "pyarrow", "PIL.Image", "fedpca.runs.run", "fedpca.data.datasets", "fedpca.data.cache"
+    names = "scipy", "sklearn", "pyarrow", "PIL.Image", "fedpca.runs.run", "fedpca.data"
     code = f"import sys, fedpca.flower.apps; print([name for name in {names} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

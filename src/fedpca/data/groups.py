@@ -34,7 +34,7 @@ def column_values(columns: Columns, name: str, setting: str) -> Sequence[str] | 
 
 
 def refuse_shared(train: Columns, test: Columns, name: str | None) -> None:
-    """Stops where a group is in the train part and in the test part that the data came with."""
+    """Stops where a group is in the train part and in the test part that the data brings."""
     if name is None:
         return
     one, other = (set(map(str, column_values(part, name, "data.group_column"))) for part in (train, test))

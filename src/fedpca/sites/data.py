@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,15 +14,17 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedpca.core import Net, Shard
-from fedpca.data.given import Rows, UserData, shards_of
 from fedpca.errors import DataError, SettingsError, UserError
 from fedpca.models.build import as_net, build_model, last_linear
 from fedpca.sites.messages import RunHead
 from fedpca.sites.settings import SiteSettings
 
+if TYPE_CHECKING:  # each answer is a new process: what is not needed is not loaded
+    from fedpca.data.given import Rows, UserData
+
 Labels = NDArray[np.int64]
 BuildModel = Callable[[], nn.Module]
-LoadData = Callable[[Any], UserData]  # of what the engine tells a site about itself
+LoadData = Callable[[Any], "UserData"]  # of what the engine tells a site about itself
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ def own_functions(load_data: LoadData, build_model: BuildModel) -> ReadData:
     """What a user's two functions give."""
 
     def read(context: object, site: SiteSettings, run: RunHead) -> SiteData:
+        from fedpca.data.given import shards_of
+
         train, test = shards_of(load_data(context), "load_data")
         shape = tuple(train.x[torch.arange(1)].shape[1:])
         return SiteData(train, test, (), shape, partial(net_of, build_model, shape, site.device))
@@ -92,4 +96,6 @@ def net_of(build_model: BuildModel, shape: tuple[int, ...], device: str) -> Net:
 
 
 def _mapped(images: NDArray[np.generic]) -> Rows:
+    from fedpca.data.given import Rows
+
     return Rows(lambda rows: torch.from_numpy(images[rows]), len(images))

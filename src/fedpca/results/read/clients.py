@@ -55,7 +55,7 @@ def column(line: Line, name: str, clients: Sequence[str]) -> list[Any]:
 
 
 def known_of(run: Run, name: str) -> list[Any]:
-    """A value of each client that the run began with, such as size; None for those that came later, or if not known."""
+    """A value of each client that the run began with, such as size; None for who joined later, or if unknown."""
     known = run.about["clients"]
     values = dict(zip(known["id"], known.get(name) or (), strict=False))
     return [values.get(client) for client in clients_of(run)]
