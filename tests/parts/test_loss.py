@@ -46,14 +46,14 @@ def test_plain_cross_entropy():
 def test_a_uniform_prior_changes_nothing():
     logits = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
     labels = torch.tensor([0, 1, 2, 3, 0])
-    shift = log_prior(torch.tensor([0, 1, 2, 3]), 4)
+    shift = log_prior(torch.tensor([0, 1, 2, 3]), 4, min_share=0.0)
     torch.testing.assert_close(reference(logits + shift, labels), reference(logits, labels))
     torch.testing.assert_close(reference(logits + shift + 7, labels), reference(logits + shift, labels))
 
 
 def test_the_prior_is_that_of_the_labels_in_use():
     """Pseudo-labels, where they replace the given ones."""
-    assert log_prior(torch.tensor([1, 1, 1, 0]), 2).exp().tolist() == pytest.approx([0.25, 0.75])
+    assert log_prior(torch.tensor([1, 1, 1, 0]), 2, min_share=0.0).exp().tolist() == pytest.approx([0.25, 0.75])
 
 
 def two_weights(suspicion: float | None) -> Site:
@@ -104,7 +104,7 @@ def test_the_pull_is_added_to_the_other_loss():
 
 def test_the_specifications_distillation():
     """Logits (1, 0), labels 3 : 1, y = 1, soft (.7, .3), share .4."""
-    adjusted = torch.tensor([[1.0, 0.0]]) + log_prior(torch.tensor([0, 0, 0, 1]), 2)
+    adjusted = torch.tensor([[1.0, 0.0]]) + log_prior(torch.tensor([0, 0, 0, 1]), 2, min_share=0.0)
     assert adjusted.log_softmax(dim=1)[0].tolist() == pytest.approx([-0.115671, -2.214283], abs=1e-6)
     soft, label = torch.tensor([[0.7, 0.3]]), torch.tensor([1])
     assert distillation(adjusted, soft, label, 1.0).item() == pytest.approx(0.134390, abs=1e-6)
@@ -211,13 +211,51 @@ def test_the_teacher_neither_learns_nor_follows():
     assert loss_of(site.x, logits, site.y).item() == first.item()
 
 
-def test_a_class_without_labels_leaves_distillation_finite():
-    assert torch.tensor(
-        of_batch(
-            Distillation(max_share=0.8, temperature=0.8, begin=10, end=49, adjusted=True),
-            judged("mislabeled", 60, counts=(8, 0)),
-        )
-    ).isfinite()
+def lacking(rule, labels: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Loss and its slopes in the logits of a client that lacks class 1 of three, whose model is all for that class."""
+    module = nn.Linear(2, 3)
+    module.weight.data, module.bias.data = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 9.0, 1])
+    given = torch.tensor([0, 0, 0, 2])
+    order = Order(60, 100, Verdict(group="mislabeled"))
+    site = Site(flatten(module, module), torch.eye(2)[[0, 1, 0, 1]], given, {}, order, torch.Generator())
+    logits = site.net(site.x).detach().requires_grad_()
+    loss = rule(site, Samples(torch.arange(4), given))(site.x, logits, given if labels is None else labels)
+    loss.backward()
+    return loss.detach(), logits.grad
+
+
+def test_distillation_leaves_the_logit_of_a_class_without_labels_alone():
+    """As in FedNoRo's code: over the other classes alone, and their shares in the teacher's opinion as they are."""
+    rule = Distillation(max_share=0.8, temperature=0.8, begin=10, end=49, adjusted=True)
+    loss, slopes = lacking(rule)
+    assert slopes[:, 1].tolist() == [0.0] * 4
+    assert slopes[:, [0, 2]].abs().min() > 0
+    x, labels = torch.eye(2)[[0, 1, 0, 1]], torch.tensor([0, 0, 0, 1])  # classes 0 and 2 renumbered
+    plain = torch.stack([x[:, 0], x[:, 1] + 1], dim=1).requires_grad_()
+    soft = (torch.stack([x[:, 0], torch.full((4,), 9.0), x[:, 1] + 1], dim=1) / 0.8).softmax(dim=1)
+    logs = (plain + torch.tensor([0.75, 0.25]).log()).log_softmax(dim=1)
+    apart = ((soft * soft.log()).sum(dim=1) - (soft[:, [0, 2]] * logs).sum(dim=1)).mean()
+    expected = 0.8 * apart - 0.2 * logs[torch.arange(4), labels].mean()
+    expected.backward()
+    torch.testing.assert_close(loss, expected.detach())
+    torch.testing.assert_close(slopes[:, [0, 2]], plain.grad)
+
+
+def test_distillation_pulls_at_every_class_without_logit_adjustment():
+    _, slopes = lacking(Distillation(max_share=0.8, temperature=0.8, begin=10, end=49, adjusted=False))
+    assert slopes[:, 1].abs().min() > 0
+
+
+def test_distillation_takes_blended_labels_where_a_class_is_lacking():
+    rule = Distillation(max_share=0.8, temperature=0.8, begin=10, end=49, adjusted=True)
+    sharp, blended = (lacking(rule, labels) for labels in (None, torch.eye(3)[[0, 0, 0, 2]]))
+    torch.testing.assert_close(blended, sharp)
+
+
+def test_logit_adjustment_leaves_the_logit_of_a_class_without_labels_alone():
+    _, slopes = lacking(LogitAdjustment(tau=1.0))
+    assert slopes[:, 1].abs().max() < 1e-8  # e^9 / 1e12; with the plain logit it would be 0.9997
+    assert slopes[:, [0, 2]].abs().min() > 1e-3
 
 
 @pytest.mark.parametrize("rule", [cross_entropy, LogitAdjustment(tau=1.0)])

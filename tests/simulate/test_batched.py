@@ -66,6 +66,21 @@ def test_together_is_as_alone_but_for_rounding(name: str, training: dict[str, ob
         assert one.weights == pytest.approx(many.weights, abs=1e-5) if one.weights else many.weights is None
 
 
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_logit_adjustment_leaves_a_class_without_labels_alone(in_batches: bool):
+    """The last layer's row of a class that no client has stays as it is; that of another does not."""
+    experiment, crew = settings(logit_adjustment=True, weight_decay=0.0), Workers([build("mlp", (1, 8, 8), 10, 0)])
+    method = method_of(experiment, "fedavg")
+    without = {client: Shard(shard.x, shard.y % 9) for client, shard in shards().items()}
+    start = params_of(crew.nets[0])
+    (server,) = play(method, InProcess(method, without, crew, 0, in_batches), Server(start), 1)
+    crew.close()
+    moved = (server.params.weights - start.weights)[-10 * 65 :]  # weights (10, 64), then biases (10,)
+    rows = moved[:-10].view(10, -1).abs().amax(dim=1)
+    assert rows[9] < 1e-6
+    assert rows[:9].min() > 1e-3
+
+
 def test_batches_and_so_the_bits_do_not_depend_on_the_number_of_workers(monkeypatch):
     monkeypatch.setattr(batched, "ANSWERED", 3)
     monkeypatch.setattr(batched, "TRAINED", 2)

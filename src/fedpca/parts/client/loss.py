@@ -16,6 +16,7 @@ from fedpca.core import Samples, Site
 # Images, logits, labels or shares of classes -> scalar: a mean over the samples, and terms that do not depend on them.
 BatchLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 Loss = Callable[[Site, Samples], BatchLoss]
+TINY = 1e-12  # share of a class without labels in logit adjustment: finite also where tau is 0
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class LogitAdjustment:
         return lambda images, logits, labels: F.cross_entropy(logits + shift, labels)
 
     def logit_shift(self, labels: Tensor, classes: int) -> Tensor:
-        """tau log pi (classes,)."""
-        return self.tau * log_prior(labels, classes)
+        """tau log pi (classes,); a class without labels counts `TINY` of all, so that cross-entropy leaves it alone."""
+        return self.tau * log_prior(labels, classes, TINY)
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,8 @@ class Distillation:
     """Another loss; for clients judged mislabeled, partly agreement with the global model in place of their labels.
 
     l KL(softmax(g / temperature) || p) + (1 - l) CE(p, y), g the global model's logits, p the model's probabilities,
-    logit-adjusted where asked for. l rises from max_share e^-5 in round `begin` to max_share in round `end`; rounds are
-    counted from 0 here.
+    logit-adjusted where asked for; then a class that the client lacks is left alone. l rises from max_share e^-5 in
+    round `begin` to max_share in round `end`; rounds are counted from 0 here.
     """
 
     max_share: float
@@ -94,7 +95,7 @@ class Distillation:
         if site.order.verdict.group != "mislabeled":
             return self.otherwise(site, samples)
         teacher = copy.deepcopy(site.net.module).eval().requires_grad_(False)
-        shift = log_prior(samples.labels, site.net.classes) if self.adjusted else torch.zeros(())
+        shift = log_prior(samples.labels, site.net.classes, 0.0) if self.adjusted else torch.zeros(())
         shift = shift.to(site.net.device)
         share = self.share(site.order.round - 1)
 
@@ -112,12 +113,18 @@ class Distillation:
 
 
 def distillation(logits: Tensor, soft: Tensor, labels: Tensor, share: float) -> Tensor:
-    """share KL(soft || p) + (1 - share) CE(p, labels), batch means."""
-    apart = F.kl_div(logits.log_softmax(dim=1), soft, reduction="batchmean")
-    return share * apart + (1 - share) * F.cross_entropy(logits, labels)
+    """share KL(soft || p) + (1 - share) CE(p, labels), batch means.
+
+    A class with a logit of minus infinity has no part in p, and its log-probability counts as 0 in the divergence, as
+    in FedNoRo's code: what the other model thinks of it pulls at no logit.
+    """
+    logs = logits.log_softmax(dim=1)
+    apart = F.kl_div(logs.masked_fill(logs.isinf(), 0.0), soft, reduction="batchmean")
+    finite = logits.clamp_min(-1e30)  # labels may be shares of classes, and zero times infinity is not zero
+    return share * apart + (1 - share) * F.cross_entropy(finite, labels)
 
 
-def log_prior(labels: Tensor, classes: int) -> Tensor:
-    """Logarithms of the class shares (classes,); a class that does not occur counts 1e-12 of all, to stay finite."""
+def log_prior(labels: Tensor, classes: int, min_share: float) -> Tensor:
+    """Logarithms of the class shares (classes,), of at least `min_share`; if that is 0, some may be minus infinity."""
     counts = torch.bincount(labels, minlength=classes).double()
-    return (counts / counts.sum()).clamp_min(1e-12).log().float()
+    return (counts / counts.sum()).clamp_min(min_share).log().float()
