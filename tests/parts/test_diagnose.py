@@ -84,7 +84,36 @@ def test_the_threshold_is_the_mean_over_common_clients_and_at_least_the_floor():
     )
     assert threshold(("common", 0.85), ("common", 0.85)) == 0.9
     assert threshold(("common", 0.98), ("common", None)) == 0.98
-    assert threshold(("rare", 0.99)) == 0.9
+
+
+def test_without_a_common_client_those_not_judged_mislabeled_speak_at_first():
+    assert threshold(("rare", 0.99), ("rare", 0.97), ("mislabeled", 0.5)) == pytest.approx(0.98)
+    assert threshold(("rare", 0.5)) == 0.9
+    assert threshold(("common", None), ("rare", 0.99)) == 0.99
+    assert threshold(("mislabeled", 0.99), ("rare", None)) == 1.0, "no confidence exceeds it"
+
+
+def test_without_a_common_client_the_threshold_of_the_round_before_stays():
+    common, rare, wrong = Finding("common", 0.0), Finding("rare", 0.0), Finding("mislabeled", 1.0)
+    rounds = [{"a": common, "b": wrong}, {"a": rare, "b": wrong}, None, {"a": common, "b": wrong}]
+    part, diagnosis, levels = (
+        NameGroups(Scripted(*rounds), smoothing=1.0, threshold=0.5, min_confidence=0.9),
+        {},
+        [],
+    )
+    for confidence in (0.98, 0.92, 0.91, 0.95):
+        told = {client: {"dispersion": 1.0, "confidence": confidence} for client in "ab"}
+        diagnosis = part(diagnosis, told, NOW)
+        levels.append({verdict.threshold for verdict in diagnosis.values()})
+    assert levels == [{0.98}, {0.98}, {0.98}, {0.95}]
+
+
+def test_before_the_first_findings_those_judged_earlier_do_not_speak():
+    """A rule that says nothing leaves the groups, and so who is asked, as they were."""
+    part = NameGroups(Scripted(None), smoothing=0.5, threshold=0.5, min_confidence=0.9)
+    before = {"a": Verdict(group="mislabeled"), "b": Verdict()}
+    told = {"a": {"dispersion": 1.0, "confidence": 0.91}, "b": {"dispersion": 1.0, "confidence": 0.99}}
+    assert part(before, told, NOW)["a"].threshold == 0.99
 
 
 def test_remember_keeps_what_was_told_before():
@@ -93,7 +122,7 @@ def test_remember_keeps_what_was_told_before():
     assert told["b"].report == {"loss": 4.0}
 
 
-def test_last_rounds_confidence_does_not_count_nor_that_of_the_newly_suspected():
+def test_the_confidence_of_the_newly_suspected_does_not_count():
     calm, alarmed = Finding("common", 0.0), Finding("mislabeled", 1.0)
     part = NameGroups(
         Scripted({"a": calm, "b": calm}, {"a": calm, "b": alarmed}), smoothing=0.2, threshold=0.5, min_confidence=0.9
@@ -102,4 +131,4 @@ def test_last_rounds_confidence_does_not_count_nor_that_of_the_newly_suspected()
     assert first["a"].threshold == pytest.approx(0.96)
     second = part(first, {"a": {"dispersion": 1.0}, "b": {"dispersion": 1.0, "confidence": 0.99}}, NOW)
     assert second["b"].group == "common", "one suspicion is not enough at this smoothing"
-    assert second["a"].threshold == 0.9
+    assert second["a"].threshold == pytest.approx(0.96)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -47,7 +47,8 @@ class NameGroups:
         findings, known = self.identify(reports) or {}, dict(diagnosis)
         judged = {client: self._judge(known.get(client, NOBODY), finding) for client, finding in findings.items()}
         common = [c for c, finding in findings.items() if finding.group == "common" == judged[c][1]]
-        level = self._confidence([reports[client] for client in common])
+        groups = {**{c: v.group for c, v in diagnosis.items()}, **{c: group for c, (_, group) in judged.items()}}
+        level = self._confidence(diagnosis, reports, common, [c for c in reports if groups.get(c) != "mislabeled"])
         for client in {**diagnosis, **reports}:
             verdict = known.get(client, NOBODY)
             suspicion, group = judged.get(client, (verdict.suspicion, verdict.group))
@@ -62,7 +63,25 @@ class NameGroups:
         innocent: Group = "common" if finding.group == "mislabeled" else finding.group
         return suspicion, "mislabeled" if suspicion >= self.threshold else innocent
 
-    def _confidence(self, reports: Iterable[Report]) -> float:
-        """The mean of what common clients report in this round, at least `min_confidence`."""
-        given = [value for report in reports if isinstance(value := report.get("confidence"), float)]
-        return max(fmean(given), self.min_confidence) if given else self.min_confidence
+    def _confidence(
+        self,
+        diagnosis: Diagnosis,
+        reports: Mapping[ClientId, Report],
+        common: Sequence[ClientId],
+        others: Sequence[ClientId],
+    ) -> float:
+        """The mean of what common clients report in this round, at least `min_confidence`.
+
+        Where they report none the threshold stays. If there is none yet, the others speak for them; if these report
+        none either, nobody is trained on guesses.
+        """
+        before = min((verdict.threshold for verdict in diagnosis.values()), default=NOBODY.threshold)
+        given = confidences(reports, common)
+        if not given and before == NOBODY.threshold:
+            given = confidences(reports, others)
+        return max(fmean(given), self.min_confidence) if given else before
+
+
+def confidences(reports: Mapping[ClientId, Report], clients: Sequence[ClientId]) -> list[float]:
+    """What those of these clients report that report a confidence."""
+    return [value for client in clients if isinstance(value := reports[client].get("confidence"), float)]
