@@ -4,11 +4,16 @@ They were written by that version's code and hold every settings key that was re
 """
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from fedpca.errors import RunError
+from fedpca.runs.cell import Cell, check_folder
+from fedpca.runs.check import one_run, read_stored
 
 RUNS = Path(__file__).parent / "run-0.1"
 SIMULATED = (  # worst and average accuracy and F1, as version 0.1 showed them
@@ -44,7 +49,25 @@ def test_settings_that_were_renamed_since_tell_runs_apart():
     (table,) = json.loads(results(RUNS / "simulated", "--json"))
     labels = [row["method"] for row in table["rows"]]
     assert len(labels) == len(set(labels)) == 9
-    assert any("=3.0" in label for label in labels)  # what was mixture.gate
+    assert any("min_margin=3.0" in label for label in labels)  # what was mixture.gate
+
+
+def test_a_setting_that_means_something_else_now_keeps_its_name_and_value():
+    (table,) = json.loads(results(RUNS / "simulated", "--json"))
+    labels = [row["method"] for row in table["rows"] if row["name"].startswith("fedpca")]
+    assert all("dispersion_depth=3.0" in label and "max_lift" not in label for label in labels)
+
+
+def test_a_run_that_weighed_by_another_bound_is_not_continued(tmp_path: Path):
+    folder = tmp_path / "runs" / "fedpca-hs" / "seed-0"
+    shutil.copytree(RUNS / "simulated" / "fedpca-hs" / "seed-0", folder)
+    settings = read_stored(folder / "settings.toml")
+    own = {key: value for key, value in settings.method["fedpca-hs"].items() if key != "dispersion_depth"}
+    wanted = one_run(settings.model_copy(update={"method": {"fedpca-hs": own}}), "fedpca-hs", 0)
+    with pytest.raises(RunError, match="was begun with other settings") as refusal:
+        check_folder(Cell(wanted, folder), resume=True)
+    assert "dispersion_depth was 3.0, is now None" in str(refusal.value)
+    assert "max_lift was None, is now 5.0" in str(refusal.value)
 
 
 def test_the_page_and_the_tables_show_them(tmp_path: Path):

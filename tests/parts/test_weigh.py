@@ -1,6 +1,6 @@
 """FedPCA's weights: the specification's numbers, and what must hold for any."""
 
-from math import exp, log
+from math import log
 
 import pytest
 import torch
@@ -33,8 +33,8 @@ def shares(rule: WeightedMean, dispersions, sizes, reliabilities=None, groups=No
     return [outcome.weights[str(i)] for i in range(count)], outcome.params.weights.item()
 
 
-def full(q: float, **options: object) -> WeightedMean:
-    return WeightedMean(ByReliabilityAndCapacity(q, depth=3.0), **{"smoothing": 1.0, **options})
+def full(q: float, max_lift: float = 5.0, **options: object) -> WeightedMean:
+    return WeightedMean(ByReliabilityAndCapacity(q, max_lift), **{"smoothing": 1.0, **options})
 
 
 def test_the_specifications_three_clients():
@@ -43,7 +43,7 @@ def test_the_specifications_three_clients():
         [0.244005, 0.663274, 0.092722], abs=1e-6
     )
     assert shares(full(1), [9, 8, 9], [100, 100, 0])[0] == pytest.approx([0.268941, 0.731059, 0], abs=1e-6)
-    bare = WeightedMean(ByCapacity(1, depth=3.0), smoothing=1.0)
+    bare = WeightedMean(ByCapacity(1, max_lift=5.0), smoothing=1.0)
     assert shares(bare, [2, 1, 2], [100, 100, 100])[0] == pytest.approx([0.211942, 0.576117, 0.211942], abs=1e-6)
     assert shares(full(0), [2, 1, 2], [100, 300, 0])[0] == pytest.approx([0.25, 0.75, 0], abs=1e-6)
 
@@ -102,8 +102,10 @@ def test_a_client_without_a_last_weight_takes_its_new_one_for_it():
 def test_a_dispersion_that_is_not_finite_counts_as_none_and_large_q_does_not_overflow():
     weights, _ = shares(full(1), [float("nan"), 1.0, 1.0], [10, 10, 10])
     assert weights == pytest.approx([1 / 3] * 3)
-    weights, _ = shares(full(500), [0.0, 3.0, 3.0], [10, 10, 10])
-    assert weights == pytest.approx([1, 0, 0])
+    weights, _ = shares(full(500), [0.0, 3.0, 6.0], [10, 10, 10])
+    assert weights == pytest.approx([5 / 6, 1 / 6, 0])
+    weights, _ = shares(full(1), [float("nan"), 0.0, 1.0, 2.0], [10] * 4)
+    assert weights[0] == weights[2], "who reported no dispersion counts as the median client"
 
 
 def test_equal_weights_are_approached_geometrically():
@@ -136,19 +138,94 @@ def test_weights_are_shares_that_ignore_a_common_shift(clients, q: float, shift:
     assert backwards[::-1] == pytest.approx(weights, abs=1e-12)
 
 
-def test_less_dispersion_weighs_more_and_a_collapsed_client_does_not_take_all():
+def test_less_dispersion_weighs_more():
     weights, _ = shares(full(2), [1.0, 0.5, 0.0], [10, 10, 10])
     assert weights[0] < weights[1] < weights[2]
-    collapsed, _ = shares(full(1), [6.0] * 9 + [log(1e-12)], [10] * 10)
-    assert collapsed[-1] == pytest.approx(exp(3) / (exp(3) + 9))
+
+
+COLLAPSED = log(1e-12)  # all predictions in one class
+
+
+@pytest.mark.parametrize("rule", [ByReliabilityAndCapacity, ByCapacity])
+@pytest.mark.parametrize("q", [0.4, 1, 3, 50])
+def test_a_collapsed_client_weighs_as_much_as_five_others_whatever_q_is(rule, q: float):
+    weights, _ = shares(WeightedMean(rule(q, max_lift=5.0), smoothing=1.0), [6.0] * 49 + [COLLAPSED], [10] * 50)
+    assert weights[-1] == pytest.approx(5 / (49 + 5))
+
+
+@pytest.mark.parametrize("count", [1, 5, 24, 25])
+def test_up_to_half_of_the_clients_cannot_draw_the_bound_after_them(count: int):
+    weights, _ = shares(full(3), [COLLAPSED] * count + [6.0] * (50 - count), [10] * 50)
+    assert weights[0] == pytest.approx(5 * weights[-1])
+
+
+def test_of_two_clients_neither_takes_all():
+    assert shares(full(3), [COLLAPSED, 6.0], [10, 10])[0] == pytest.approx([5 / 6, 1 / 6])
+
+
+def test_those_judged_mislabeled_do_not_say_what_is_usual():
+    groups = ["common"] * 3 + ["mislabeled"] * 7
+    weights, _ = shares(full(3), [6.0, 6.0, COLLAPSED] + [-20.0] * 7, [10] * 3 + [0] * 7, groups=groups)
+    assert weights[:3] == pytest.approx([1 / 7, 1 / 7, 5 / 7]), "as without the seven, who are dropped"
+    everybody = WeightedMean(ByCapacity(3, max_lift=5.0), smoothing=1.0)
+    weights, _ = shares(everybody, [6.0, 6.0, COLLAPSED] + [-20.0] * 7, [10] * 10, groups=groups)
+    assert weights[3] == pytest.approx(weights[2] / 5), "where nobody is dropped, they are as usual as the others"
+
+
+def median_of(values) -> float:
+    """The lower median: at least half of the values are as large."""
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+anybody = st.tuples(
+    st.floats(COLLAPSED, 30), st.integers(1, 500), st.floats(0.5, 1), st.sampled_from(["common", "rare", "mislabeled"])
+)
+
+
+@given(st.lists(anybody, min_size=1, max_size=9), st.floats(0, 10), st.floats(1, 20))
+def test_no_weight_per_image_exceeds_the_bound_on_the_median_clients(clients, q: float, max_lift: float):
+    dispersions, sizes, trust, groups = zip(*clients, strict=True)
+    weights, _ = shares(full(q, max_lift), dispersions, sizes, trust, groups)
+    each = [weight / size / r for weight, size, r in zip(weights, sizes, trust, strict=True)]
+    usual = [value for value, group in zip(each, groups, strict=True) if group != "mislabeled"] or each
+    assert max(each) <= max_lift * median_of(usual) * (1 + 1e-9)
+
+
+@given(
+    st.lists(st.tuples(st.floats(COLLAPSED, 30), st.floats(COLLAPSED, 30)), min_size=1, max_size=9), st.floats(0, 10)
+)
+def test_smoothed_weights_keep_to_the_bound_on_the_smoothed_median(clients, q: float):
+    first, second = zip(*clients, strict=True)
+    sizes = [10 + i for i in range(len(clients))]
+    before, fresh = (shares(full(q), dispersions, sizes)[0] for dispersions in (first, second))
+    smoothed, _ = shares(full(q, smoothing=0.5), second, sizes, last=before)
+    medians = [median_of([w / n for w, n in zip(weights, sizes, strict=True)]) for weights in (before, fresh)]
+    each = [weight / size for weight, size in zip(smoothed, sizes, strict=True)]
+    assert max(each) <= 5 * (0.5 * medians[0] + 0.5 * medians[1]) * (1 + 1e-9)
+
+
+def test_a_client_that_stays_collapsed_gains_nothing_by_the_smoothing():
+    last = None
+    for _ in range(20):
+        last, _ = shares(full(3, smoothing=0.5), [6.0] * 49 + [COLLAPSED], [10] * 50, last=last)
+        assert last[-1] == pytest.approx(5 / (49 + 5))
+
+
+@given(st.lists(st.tuples(st.floats(-3, 30), st.integers(1, 500)), min_size=1, max_size=9))
+def test_without_fairness_every_image_weighs_the_same(clients):
+    dispersions, sizes = zip(*clients, strict=True)
+    assert shares(full(0), dispersions, sizes)[0] == pytest.approx([size / sum(sizes) for size in sizes])
+
+
+def test_a_very_large_dispersion_is_left_to_the_paper():
+    weights, _ = shares(full(1), [6.0] * 9 + [12.0], [10] * 10)
+    assert weights[-1] / weights[0] == pytest.approx(0.0024788, abs=1e-7)  # e^-6
 
 
 def test_ablations():
     assert shares(full(0), [1, 5], [30, 10])[0] == [0.75, 0.25]  # without fairness, dispersion does not count
-    assert shares(WeightedMean(ByCapacity(1, depth=3.0), smoothing=1.0), [1, 1], [30, 10])[0] == [
-        0.5,
-        0.5,
-    ]  # without robustness, size does not
+    bare = WeightedMean(ByCapacity(1, max_lift=5.0), smoothing=1.0)
+    assert shares(bare, [1, 1], [30, 10])[0] == [0.5, 0.5]  # without robustness, size does not
 
 
 def test_without_dispersions_size_decides():

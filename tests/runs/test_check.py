@@ -124,6 +124,12 @@ def test_no_method_twice(tmp_path):
             "'method.fedpca-d.mixture': it is now called method.fedpca-d.identify.mixture",
         ),
         ("[method.fedpca-hs]\nleast_confidence = 0.5", "now called method.fedpca-hs.high_confidence.min_confidence"),
+        (
+            "[method.fedpca-hs]\ndispersion_depth = 3.0",
+            "unknown key 'method.fedpca-hs.dispersion_depth': in its place set method.fedpca-hs.max_lift, which bounds "
+            "the weight itself, in multiples of the median client's weight per image",
+        ),
+        ("[method.fedpca-d]\nmax_lift = 0.5", "method.fedpca-d.max_lift: input should be greater than or equal to 1"),
         ("[data]\nclients = 3\nleast = 4", "unknown key 'data.least': it is now called data.min_images"),
         ("[rare]\nclean = 0.5", "unknown key 'rare.clean': it is now called rare.clean_share"),
         ('[data]\nsplit = "column"', "split = 'column' needs data.column"),

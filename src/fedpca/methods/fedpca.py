@@ -12,7 +12,7 @@ from fedpca.methods.base import base
 from fedpca.methods.define import Definition, Plan
 from fedpca.methods.identify import RENAMED, WARMUP, HighConfidenceSettings, IdentifySettings, OpenShare, identification
 from fedpca.methods.sharpness import SharpnessSettings, sharp_training
-from fedpca.settings.base import NonNegative, Positive, Settings, Table
+from fedpca.settings.base import NonNegative, Settings, Table
 
 if TYPE_CHECKING:
     from fedpca.parts.server.weigh import Weigh
@@ -27,12 +27,19 @@ class FedPCASettings(Settings):
         "confidence": "high_confidence.reading",
         "least_samples": "high_confidence.min_samples",
     }
+    REPLACED: ClassVar = {
+        "dispersion_depth": (
+            "max_lift",
+            "which bounds the weight itself, in multiples of the median client's weight per image, where "
+            "dispersion_depth bounded the dispersion; e^(q dispersion_depth) is nearly the same bound",
+        )
+    }
 
     warmup: Annotated[int, Field(ge=0)] = WARMUP
     identify: IdentifySettings = IdentifySettings()
     high_confidence: HighConfidenceSettings | None = None  # (HS); without it the mislabeled are dropped: (D)
     q: NonNegative = 1.0  # strength of fairness: weights grow with exp(-q dispersion)
-    dispersion_depth: Positive = 3.0  # how far below the median a dispersion still lifts a client's weight
+    max_lift: Annotated[float, Field(ge=1)] = 5.0  # of a client's weight per image, in multiples of the median client's
     weight_smoothing: OpenShare = 0.5  # share of the new weights
     exclude_after_smoothing: bool = True  # dropped clients have weight zero, not a remainder of earlier rounds
     sharpness: SharpnessSettings = SharpnessSettings()
@@ -44,7 +51,7 @@ def build(plan: Plan, settings: FedPCASettings) -> Method:
     from fedpca.parts.client.select import ConfidentOfTheMislabeled, NothingOfTheMislabeled, everything
     from fedpca.parts.server.weigh import ByReliabilityAndCapacity
 
-    weigh = ByReliabilityAndCapacity(settings.q, settings.dispersion_depth)
+    weigh = ByReliabilityAndCapacity(settings.q, settings.max_lift)
     if settings.high_confidence:
         return _stages(plan, settings, ConfidentOfTheMislabeled(settings.high_confidence.min_samples), weigh)
     return _stages(plan, settings, NothingOfTheMislabeled(everything), weigh, settings.exclude_after_smoothing)
@@ -73,7 +80,7 @@ def build_without_robustness(plan: Plan, settings: FedPCASettings) -> Method:
     from fedpca.parts.client.select import everything
     from fedpca.parts.server.weigh import ByCapacity
 
-    return _stages(plan, settings, everything, ByCapacity(settings.q, settings.dispersion_depth))
+    return _stages(plan, settings, everything, ByCapacity(settings.q, settings.max_lift))
 
 
 FEDPCA = Definition(

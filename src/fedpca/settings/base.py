@@ -28,6 +28,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     RENAMED: ClassVar[Mapping[str, str]] = {}  # a key of an earlier version: its present one, dotted if in a table
+    REPLACED: ClassVar[Mapping[str, tuple[str, str]]] = {}  # one whose meaning is gone: the key to set, how it differs
     SHORTHAND: ClassVar[str] = ""  # the key that a plain value in place of a table stands for
 
     @model_validator(mode="before")

@@ -207,6 +207,9 @@ def _explain(root: type[Settings], details: ErrorDetails, prefix: tuple[str, ...
     table = ".".join((*prefix, *place[:-1]))
     if place[-1] in owner.RENAMED:
         return f"unknown key {key!r}: it is now called {f'{table}.'.lstrip('.')}{owner.RENAMED[place[-1]]}"
+    if place[-1] in owner.REPLACED:
+        new, difference = owner.REPLACED[place[-1]]
+        return f"unknown key {key!r}: in its place set {f'{table}.'.lstrip('.')}{new}, {difference}"
     where, allowed = f"[{table}]" if table else "the file's top level", list(owner.model_fields)
     close = nearest(place[-1], allowed).partition(";")[0]
     return f"unknown key {key!r}{close}; {where} takes {', '.join(allowed) or 'no key at all'}"
@@ -228,7 +231,10 @@ def _inner_kind(kind: type[Settings], key: str) -> type[Settings] | None:
 
 
 def upgrade(kind: type[Settings], table: Mapping[str, object]) -> Table:
-    """A table that an earlier version wrote, with the keys that the settings have now."""
+    """A table that an earlier version wrote, with the keys that the settings have now.
+
+    Keys of `REPLACED` stay as they are: no value of today says the same.
+    """
     given = {key: value for key, value in table.items() if key not in kind.RENAMED}
     for key, value in table.items():
         if key in kind.RENAMED:

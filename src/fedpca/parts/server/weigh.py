@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, isfinite, log
-from statistics import median
+from statistics import median_high
 
 from fedpca.core import ClientId, Diagnosis, Update
 
@@ -50,37 +50,50 @@ class BySharpness:
 
 @dataclass(frozen=True)
 class ByReliabilityAndCapacity:
-    """N r exp(-q S): reliable samples, lifted where the model's features are little dispersed (FedPCA)."""
+    """N r exp(-q S): reliable samples, lifted where the model's features are little dispersed (FedPCA).
+
+    The median client is that of the clients which are not judged mislabeled: they are the ones whose samples all count,
+    and the mislabeled, who may be the majority, shall not say what is usual.
+    """
 
     q: float
-    depth: float  # S counts as at least the median less this: one degenerate client cannot take all weight
+    max_lift: float  # of a client's weight per image, in multiples of the median client's
 
     def __call__(self, diagnosis: Diagnosis) -> Count:
         """The counts under this round's dispersions."""
-        lift = lifts(diagnosis, self.q, self.depth)
+        known = dispersions(diagnosis)
+        usual = [value for client, value in known.items() if diagnosis[client].group != "mislabeled"]
+        lift = lifts(known, usual or list(known.values()), self.q, self.max_lift)
         return lambda client, update: update.size * update.reliability * lift.get(client, 1.0)
 
 
 @dataclass(frozen=True)
 class ByCapacity:
-    """exp(-q S) alone: neither size nor reliability (FedPCA without robustness)."""
+    """exp(-q S) alone: neither size nor reliability (FedPCA without robustness). Everybody counts for the median."""
 
     q: float
-    depth: float
+    max_lift: float  # of a client's weight, in multiples of the median client's
 
     def __call__(self, diagnosis: Diagnosis) -> Count:
         """The counts under this round's dispersions."""
-        lift = lifts(diagnosis, self.q, self.depth)
+        known = dispersions(diagnosis)
+        lift = lifts(known, list(known.values()), self.q, self.max_lift)
         return lambda client, update: lift.get(client, 1.0)
 
 
-def lifts(diagnosis: Diagnosis, q: float, depth: float) -> Mapping[ClientId, float]:
-    """exp(-q S) of every client that reported a dispersion, over the largest of them: that cancels in the weights."""
+def dispersions(diagnosis: Diagnosis) -> dict[ClientId, float]:
+    """The latest dispersion of each client that reported a finite one."""
     given = {client: verdict.report.get("dispersion") for client, verdict in diagnosis.items()}
-    known = {client: value for client, value in given.items() if isinstance(value, float) and isfinite(value)}
+    return {client: value for client, value in given.items() if isinstance(value, float) and isfinite(value)}
+
+
+def lifts(known: Mapping[ClientId, float], usual: Sequence[float], q: float, max_lift: float) -> dict[ClientId, float]:
+    """exp(-q (S - M)) of every client, at most `max_lift`: its weight per image over that of the median client.
+
+    M is the median of the usual dispersions. Of an even number it is the upper of the two in the middle, which has the
+    lower weight: with a mean of both, or the other, half of the clients could draw the bound after them.
+    """
     if not known:
         return {}
-    lowest = median(known.values()) - depth
-    floored = {client: max(value, lowest) for client, value in known.items()}
-    least = min(floored.values())
-    return {client: exp(-q * (value - least)) for client, value in floored.items()}
+    middle = median_high(usual)
+    return {client: exp(min(-q * (value - middle), log(max_lift))) for client, value in known.items()}
