@@ -158,8 +158,10 @@ def test_a_client_without_finite_numbers_is_not_judged(bad: float):
     assert not {"12", "13"} & findings.keys()
 
 
-def test_a_client_with_one_predicted_class_is_rare_and_does_not_spoil_the_fit():
-    told = reports([*TWELVE, (1.5, log(FLOOR))])
+@pytest.mark.parametrize("loss", [0.1, 1.5, 4.0, 30.0])
+def test_a_client_with_one_predicted_class_is_rare_whatever_its_loss_and_does_not_spoil_the_fit(loss: float):
+    """A high loss *despite* a high dispersion cannot be: the paper's rule does not see such a client's labels."""
+    told = reports([*TWELVE, (loss, log(FLOOR))])
     findings = ThreeGroups(
         starts=9, covariance="full", ridge=1e-06, steps=100, scale="minmax", membership="hard", min_margin=None
     )(told)
