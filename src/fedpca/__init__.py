@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fedpca.data.corrupt import Corruption, corruption
     from fedpca.data.datasets import load
     from fedpca.data.federation import federate
-    from fedpca.data.noise import NoiseKind
+    from fedpca.data.noise_kind import NoiseKind
     from fedpca.loop import play
     from fedpca.methods.base import base, one_stage
     from fedpca.methods.combine import plus
@@ -36,7 +36,7 @@ _HOMES = {
     "data.corrupt": ("Corruption", "corruption"),
     "data.datasets": ("load",),
     "data.federation": ("federate",),
-    "data.noise": ("NoiseKind",),
+    "data.noise_kind": ("NoiseKind",),
     "loop": ("play",),
     "methods.base": ("base", "one_stage"),
     "methods.compose": ("compose",),

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from fedpca.core import ClientId
     from fedpca.data.datasets import Dataset
     from fedpca.data.federation import Federation
+    from fedpca.data.truth import Truth
     from fedpca.runs.cell import Cell
     from fedpca.runs.trial import Trial
-    from fedpca.settings.experiment import Experiment
+    from fedpca.settings.experiment import Experiment, NoiseSettings
 
 SLOWEST = 2.5  # a round of FedPCA with its sharpness over one of FedAvg: docs/speed.md, W3
 SHOWN = 8  # names of clients in a line
@@ -75,23 +76,33 @@ def _lines(
 
 def _scenario(experiment: Experiment, federation: Federation) -> Iterator[str]:
     """Who is made rare or mislabeled, and what is known of whose labels are true."""
-    from fedpca.data.known import truth_words
+    from fedpca.data.known import noise_words, others_words, truth_words
     from fedpca.runs.jobs import rounded_away
 
     data, rare, noise, truth = experiment.data, experiment.rare, experiment.noise, federation.truth
     if truth.rare:
         yield f"  rare         {len(truth.rare)}: {_named(truth.rare)}; {rare.corruption}"
-    made = f"{100 * noise.labels:.0f} % of their labels are made wrong"
+    made = noise_words(noise, " %") + (" are made wrong" if noise.has_rates else "")
     if truth.mislabeled:
-        why = f"by column {data.truth_column}" if data.truth_column else made
+        why = f"by column {data.truth_column}" if data.truth_column else made + _wrong(noise, truth, truth.mislabeled)
         yield f"  mislabeled   {len(truth.mislabeled)}: {_named(truth.mislabeled)}; {why}"
     elif noise.clients > 0 and truth.mislabeled is None:
         yield f"  mislabeled   {100 * noise.clients:.0f} % of the clients; {made}"
-    if not truth.rare and not truth.mislabeled and noise.clients == 0:
+    if words := others_words(noise, " %"):
+        others = [client for client in federation.shards if client not in (truth.mislabeled or ())]
+        yield f"  others       {words}{_wrong(noise, truth, others)}"
+    if not truth.rare and not truth.mislabeled and not noise.injects:
         yield "  scenario     the data as they are: nobody is made rare or mislabeled"
     if words := truth_words(data, noise):
         yield f"  truth        {words}"
     yield from rounded_away(experiment, federation).splitlines()[1:]
+
+
+def _wrong(noise: NoiseSettings, truth: Truth, clients: Sequence[ClientId]) -> str:
+    """The share of these clients' labels that is truly wrong, where it is known and the settings do not say it."""
+    shares = [] if noise.has_rates else [share for client, share in truth.wrong_share.items() if client in clients]
+    spread = dict.fromkeys(f"{100 * share:.0f}" for share in (min(shares), max(shares))) if shares else {}
+    return f"; wrong are {' to '.join(spread)} %" if spread else ""
 
 
 def _totals(cells: Sequence[Cell], todo: Sequence[Cell], out: Path, jobs: int, seconds: float) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,7 +16,8 @@ from fedpca.data.corrupt import CORRUPTIONS, corrupt
 from fedpca.data.datasets import Dataset, Part
 from fedpca.data.groups import column_values, group_numbers, hold_out_groups
 from fedpca.data.held_out import hold_out_own, not_counted, require_counted, rows_by_value
-from fedpca.data.noise import flip, mislabeled_clients
+from fedpca.data.noise import mislabeled_clients, noisy_labels
+from fedpca.data.noise_kind import NoiseData
 from fedpca.data.standardise import EncodedColumn, add_sums, encode, encoding_of, require_table_settings, sums_of
 from fedpca.data.truth import Truth, true_labels, truth_of
 from fedpca.errors import DataError
@@ -56,8 +58,10 @@ class Federation:
     uncounted: Mapping[str, str] = field(default_factory=dict)  # test groups that are too small, and why
 
 
-def federate(experiment: Experiment, dataset: Dataset) -> Federation:
+def federate(experiment: Experiment, dataset: Dataset, data_dir: Path | None = None) -> Federation:
     """The data spread over clients, with rare clients' images corrupted and mislabeled clients' labels flipped.
+
+    `data_dir` is the folder of datasets, in which `noise.file` may be.
 
     >>> from fedpca import Experiment, federate, load
     >>> experiment = Experiment(data={"clients": 4}, noise={"clients": 0.25, "labels": 0.8})
@@ -90,7 +94,10 @@ def federate(experiment: Experiment, dataset: Dataset) -> Federation:
     if settings.truth_column in test.columns:
         test = replace(test, labels=true_labels(test, settings.truth_column, dataset.classes))
     true = true_labels(train, settings.truth_column, dataset.classes)
-    shards = _shards(experiment, train, rows, rare_ids, wrong_ids, len(dataset.classes))
+    drawn = _drawn_rows(len(dataset.train.labels), settings.train_images, settings.seed, "train")
+    source = (dataset.classes, settings.seed, dataset.train, drawn, data_dir)
+    labels = noisy_labels(NoiseData(noise, train.images, train.labels, *source), rows, wrong_ids)
+    shards = _shards(experiment, train, rows, rare_ids, labels)
     tests, uncounted = _tests(experiment, test, held, clients, rare_ids)
     return Federation(
         shards,
@@ -124,21 +131,17 @@ def _shards(
     train: Part,
     rows: Mapping[ClientId, Rows],
     rare_ids: Sequence[ClientId],
-    wrong_ids: Sequence[ClientId],
-    classes: int,
+    labels: Mapping[ClientId, Labels],
 ) -> dict[ClientId, Shard]:
     """What each client gets: images, which share memory where they are not corrupted, and labels, right or not."""
-    noise, seed, store = experiment.noise, experiment.data.seed, _tensor(train.images)
+    seed, store = experiment.data.seed, _tensor(train.images)
     clean, shards = _clean_shares(experiment.rare.clean_share, rare_ids), {}
     for client, own in rows.items():
         x: Images = SharedRows(store, torch.from_numpy(own))
-        y = train.labels[own]
-        if client in wrong_ids:
-            y = flip(y, classes, noise.labels, numbers(seed, "labels", client), noise.mode, noise.kind)
         if client in clean:
             rng = numbers(seed, "corrupt", client)
             x = _tensor(_corrupt(train.images[own], experiment.rare, clean[client], rng))
-        shards[client] = Shard(x, torch.from_numpy(y))
+        shards[client] = Shard(x, torch.from_numpy(labels[client]))
     return shards
 
 
@@ -181,12 +184,17 @@ def _require_two(rows: dict[ClientId, Rows]) -> dict[ClientId, Rows]:
 
 def _draw(part: Part, limit: int | None, seed: int, which: str) -> Part:
     """A random part of that many images in their old order; all of them without a limit."""
-    count = len(part.labels)
+    rows = _drawn_rows(len(part.labels), limit, seed, which)
+    return part if len(rows) == len(part.labels) else _part_at(part, rows)  # a memory map stays one
+
+
+def _drawn_rows(count: int, limit: int | None, seed: int, which: str) -> Rows:
+    """That many rows, drawn at random, ascending; all of them without a limit."""
     if limit is None or limit == count:
-        return part
+        return np.arange(count, dtype=np.int64)
     if limit > count:
         raise DataError(f"data.{which}_images = {limit}, but there are only {count} {which} images")
-    return _part_at(part, np.sort(numbers(seed, "subset", which).choice(count, limit, replace=False)))
+    return np.sort(numbers(seed, "subset", which).choice(count, limit, replace=False)).astype(np.int64)
 
 
 def _part_at(part: Part, rows: Rows) -> Part:

@@ -117,7 +117,22 @@ def truth_source(data: DataSettings, noise: NoiseSettings) -> TruthSource:
     """
     if data.truth_column is not None:
         return "column"
-    return data.truth or ("assumed" if data.dataset in KNOWN or noise.clients > 0 else "unknown")
+    return data.truth or ("assumed" if data.dataset in KNOWN or noise.injects else "unknown")
+
+
+def noise_words(noise: NoiseSettings, percent: str = "%") -> str:
+    """How many of the mislabeled clients' labels are made wrong, in words."""
+    if not noise.has_rates:
+        return f"labels of column {noise.column}"
+    shares = dict.fromkeys(f"{100 * rate:.0f}{percent}" for rate in (min(noise.rates), max(noise.rates)))
+    return f"{' to '.join(shares)} of their labels"
+
+
+def others_words(noise: NoiseSettings, percent: str = "%") -> str:
+    """The same of the other clients; nothing where their labels are as the data have them."""
+    if noise.others is not None:
+        return f"labels of column {noise.others}"
+    return f"{100 * noise.others_labels:.0f}{percent} of their labels" if noise.others_labels > 0 else ""
 
 
 def truth_words(data: DataSettings, noise: NoiseSettings) -> str:

@@ -96,6 +96,18 @@ def _class_names(sources: list[Source], labels: list[Labels], names: tuple[str, 
     return names or tuple(str(number) for number in range(count))
 
 
+def class_numbers(values: Sequence[object], classes: Sequence[str], source: str, column: str) -> Labels:
+    """A column's labels, written as names of classes or as their numbers, as numbers; an error begins with `source`."""
+    numbers = {str(number): number for number in range(len(classes))}
+    numbers |= {name: number for number, name in enumerate(classes)}
+    found = [numbers.get(str(value), -1) for value in values]
+    if -1 in found:
+        row, known = found.index(-1), f"{', '.join(classes)}, or a number from 0 to {len(classes) - 1}"
+        strange = f"{str(values[row])!r} in column {column!r} is not a class (row {row})"
+        raise DataError(f"{source}: {strange}; a label must be one of {known}")
+    return np.array(found, dtype=np.int64)
+
+
 def _test_rows(labels: Labels, settings: DataSettings, columns: Columns) -> Labels:
     """Rows drawn for testing, the same share of every class; a class of one image is left to training.
 

@@ -1,37 +1,27 @@
-"""Wrong labels on purpose: which clients have them, and what they become.
+"""Wrong labels on purpose: which clients have them, how many, and what they become.
 
 A kind of your own is a `NoiseKind` that `noise.kind = "package.module:name"` names, or an entry point of the group
 `fedpca.noise_kinds`.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fedpca.data.noise_given import check_given, given_labels
+from fedpca.data.noise_kind import Labels, NoiseData, NoiseKind, Rows, replace_share
 from fedpca.errors import DataError, SettingsError
 from fedpca.settings.base import rounded
 from fedpca.settings.experiment import NoiseSettings
 from fedpca.settings.registry import Registry
 
-Labels = NDArray[np.int64]
+__all__ = ["NOISE_KINDS", "NoiseKind", "check_noise", "flip", "mislabeled_clients", "noisy_labels"]
 
-
-@dataclass(frozen=True)
-class NoiseKind:
-    """What labels become when they are made wrong.
-
-    >>> from fedpca import NoiseKind
-    >>> mirror = NoiseKind("mirror", "the class from the other end", lambda y, classes, exclusive, rng: classes - 1 - y)
-    >>> mirror.replace(3, 10, True, None)
-    6
-    """
-
-    name: str
-    summary: str
-    replace: Callable[[Labels, int, bool, np.random.Generator], Labels]  # labels, classes, whether all must be wrong
+FOR_SOME = ("file", "column", "others", "matrix")  # settings that only some kinds use
 
 
 def _symmetric(labels: Labels, classes: int, exclusive: bool, rng: np.random.Generator) -> Labels:
@@ -43,16 +33,59 @@ def _pair(labels: Labels, classes: int, exclusive: bool, rng: np.random.Generato
     return (labels + 1) % classes
 
 
-OWN = NoiseKind("symmetric", "any other class, all as likely", _symmetric), NoiseKind("pair", "the next class", _pair)
+OWN = (
+    NoiseKind("symmetric", "any other class, all as likely", _symmetric),
+    NoiseKind("pair", "the next class", _pair),
+    NoiseKind(
+        "given",
+        "labels as a column has them, such as those that people gave",
+        start=given_labels,
+        uses=("file", "column", "others"),
+        check=check_given,
+    ),
+)
 NOISE_KINDS = Registry("noise kind", NoiseKind, {own.name: own for own in OWN}, group="fedpca.noise_kinds")
 
 
 def check_noise(noise: NoiseSettings) -> None:
-    """Refuses an unknown kind of label noise."""
+    """Refuses an unknown kind of label noise, and settings that the kind does not use or cannot use."""
     try:
-        NOISE_KINDS[noise.kind]
+        kind = NOISE_KINDS[noise.kind]
     except SettingsError as error:
         raise SettingsError(f"noise.kind: {error}") from None
+    for key in FOR_SOME:
+        if getattr(noise, key) is not None and key not in kind.uses:
+            users = " or ".join(repr(own.name) for own in OWN if key in own.uses)
+            raise SettingsError(
+                f"noise.{key} means nothing to noise.kind = {noise.kind!r}: leave it out, or use {users}"
+            )
+    kind.check(noise)
+
+
+def noisy_labels(data: NoiseData, rows: Mapping[str, Rows], mislabeled: Sequence[str]) -> dict[str, Labels]:
+    """Every client's labels, right or not; `rows` are the clients' rows of the data."""
+    from fedpca.rng import numbers  # here: it imports PyTorch, which whoever lists kinds does not wait for
+
+    noise = data.settings
+    if not noise.injects:
+        return {client: data.labels[own] for client, own in rows.items()}
+    check_noise(noise)
+    shares = _wrong_shares(noise, list(rows), mislabeled)
+    relabel = NOISE_KINDS[noise.kind].relabel(data)
+    return {
+        client: relabel(own, shares[client], client in mislabeled, numbers(data.seed, "labels", client))
+        for client, own in rows.items()
+    }
+
+
+def _wrong_shares(noise: NoiseSettings, clients: Sequence[str], mislabeled: Sequence[str]) -> dict[str, float]:
+    """The share of each client's labels that is to become wrong."""
+    rates = noise.rates
+    if len(rates) not in (1, len(mislabeled)):
+        needed = f"one share for all {len(mislabeled)} mislabeled clients, or one for each"
+        raise DataError(f"noise.labels must give {needed}, got {len(rates)}")
+    each = rates if len(rates) == len(mislabeled) else rates * len(mislabeled)
+    return dict.fromkeys(clients, noise.others_labels) | dict(zip(mislabeled, each, strict=True))
 
 
 def flip(
@@ -68,12 +101,9 @@ def flip(
     exclusive: exactly that share, and each by a wrong class. inclusive: each label by chance, and a symmetric draw is
     from all classes, so that some stay right by luck: share * (C - 1) / C of all are wrong on average.
     """
-    if classes < 2:
-        raise DataError(f"wrong labels need at least two classes, got {classes}: use other data or no noise")
-    given = np.array(labels, dtype=np.int64)
-    picked = _pick_rows(len(given), share, rng, mode)
-    given[picked] = NOISE_KINDS[kind].replace(given[picked], classes, mode == "exclusive", rng)
-    return given
+    replace = NOISE_KINDS[kind].replace
+    assert replace is not None, f"{kind} looks at more than labels"
+    return replace_share(np.array(labels, dtype=np.int64), classes, share, rng, mode, replace)
 
 
 def mislabeled_clients(
@@ -99,10 +129,3 @@ def mislabeled_clients(
             f"mislabeled (where = {where!r}): lower the share of mislabeled or of rare clients"
         )
     return tuple(pool[place] for place in sorted(rng.choice(len(pool), wanted, replace=False)))
-
-
-def _pick_rows(count: int, share: float, rng: np.random.Generator, mode: str) -> Labels:
-    """Rows whose labels are replaced."""
-    if mode == "inclusive":
-        return np.flatnonzero(rng.random(count) < share).astype(np.int64)
-    return rng.choice(count, rounded(share * count), replace=False).astype(np.int64)

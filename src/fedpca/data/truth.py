@@ -1,7 +1,7 @@
 """What is truly so of the clients, as far as anybody knows it; only evaluation may read it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from fedpca.core import ClientId, Shard
 from fedpca.data.cache import Part
 from fedpca.data.known import truth_source
+from fedpca.data.labels import class_numbers
 from fedpca.errors import DataError
 from fedpca.settings.experiment import Experiment
 
@@ -25,6 +26,7 @@ class Truth:
     rare: tuple[ClientId, ...]  # whose images the scenario corrupted
     mislabeled: tuple[ClientId, ...] | None  # None: nobody knows who is
     labels: Mapping[ClientId, Tensor]  # the true labels of every client's images; empty if nobody knows them
+    wrong_share: Mapping[ClientId, float] = field(default_factory=dict)  # of each client's labels; empty in that case
 
 
 def truth_of(
@@ -40,7 +42,9 @@ def truth_of(
     if source == "unknown":
         return Truth(rare, None, {})
     labels = {client: torch.from_numpy(true[own]) for client, own in rows.items()}
-    return Truth(rare, flipped if source == "assumed" else _mislabeled(shards, labels), labels)
+    wrong = {client: float((shard.y != labels[client]).double().mean()) for client, shard in shards.items()}
+    by_column = tuple(client for client, share in wrong.items() if share >= MISLABELED_FROM)  # however they became so
+    return Truth(rare, flipped if source == "assumed" else by_column, labels, wrong)
 
 
 def true_labels(part: Part, column: str | None, classes: Sequence[str]) -> Labels:
@@ -50,18 +54,4 @@ def true_labels(part: Part, column: str | None, classes: Sequence[str]) -> Label
     if column not in part.columns:
         there = ", ".join(sorted(part.columns)) or "none"
         raise DataError(f"data.truth_column: the data have no column {column!r}; there are: {there}")
-    numbers = {str(number): number for number in range(len(classes))}
-    numbers |= {name: number for number, name in enumerate(classes)}
-    values = part.columns[column].tolist()
-    if strange := [value for value in values if value not in numbers]:
-        raise DataError(
-            f"data.truth_column: {strange[0]!r} in column {column!r} is not a class; "
-            f"a true label must be one of {', '.join(classes)}"
-        )
-    return np.array([numbers[value] for value in values], dtype=np.int64)
-
-
-def _mislabeled(shards: Mapping[ClientId, Shard], labels: Mapping[ClientId, Tensor]) -> tuple[ClientId, ...]:
-    """The clients of whose labels so large a share is wrong, however they became so."""
-    wrong = {client: float((shard.y != labels[client]).double().mean()) for client, shard in shards.items()}
-    return tuple(client for client, share in wrong.items() if share >= MISLABELED_FROM)
+    return class_numbers(part.columns[column].tolist(), classes, "data.truth_column", column)

@@ -39,7 +39,9 @@ def prepare(
     require_device(experiment.device)
     weights_of(experiment.model, progress)  # now: the wrong file is better refused before an hour of decoding
     dataset = load(experiment.data, data_dir, progress=progress)
-    return dataset, with_features(federate(experiment, dataset), experiment.model, experiment.device, progress)
+    return dataset, with_features(
+        federate(experiment, dataset, data_dir), experiment.model, experiment.device, progress
+    )
 
 
 @dataclass

@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
 
 from fedpca.settings.base import Count, Device, NonNegative, Positive, Settings, Share, Table
 from fedpca.settings.toml import NAME
@@ -13,6 +21,27 @@ from fedpca.settings.toml import NAME
 IMAGENET = Path("imagenet")  # as `model.weights`: those published for the model
 Shares = Annotated[  # a list of shares, or one
     tuple[Share, ...], BeforeValidator(lambda given: given if isinstance(given, list | tuple) else [given])
+]
+
+
+def _in_one_line(required: str) -> WrapValidator:
+    """One message for a value of several possible types, where there would be one for each of them."""
+
+    def check(given: object, validate: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return validate(given)
+        except ValidationError:
+            raise ValueError(f"input should be {required}") from None
+
+    return WrapValidator(check)
+
+
+Rates = Annotated[
+    Share | tuple[Share, ...], _in_one_line("a share from 0 to 1, or a list of them, one for each mislabeled client")
+]
+Matrix = Annotated[
+    Literal["model"] | tuple[tuple[NonNegative, ...], ...],
+    _in_one_line('"model", or a list with a row for each class, each a list of a number from 0 on for each class'),
 ]
 
 
@@ -79,14 +108,47 @@ class NoiseSettings(Settings):
     """Which clients have wrong labels, and how many."""
 
     clients: Share = 0.0  # rho: share of all clients
-    labels: Share = 0.0  # eta: share of each such client's labels
+    labels: Rates = 0.0  # eta: share of each such client's labels: one for all of them, or one each in their order
+    others_labels: Share = 0.0  # the same of every other client
     mode: Literal["exclusive", "inclusive"] = "exclusive"  # exact count and never the true class, or each by chance
-    kind: str = "symmetric"  # any other class; pair: the next one; or package.module:name
+    kind: str = "symmetric"  # one of `fedpca list noise`, or package.module:name
     where: Literal["common", "anywhere", "evenly"] = "common"  # who may be mislabeled; evenly: of both kinds alike
+    file: str | None = None  # of kind "given": its rows stand beside the training rows; else the data's own columns
+    column: str | None = None  # of kind "given": the labels of the mislabeled clients
+    others: str | None = None  # of kind "given": the column of the other clients; they keep theirs if not given
+    matrix: Matrix | None = None  # of kind "confusion": how often class j is named for class i; "model": estimated
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """One rate for all mislabeled clients, or one for each."""
+        return self.labels if isinstance(self.labels, tuple) else (self.labels,)
+
+    @property
+    def mean_rate(self) -> float | None:
+        """Eta as one number, the mean where clients differ; None where a column has the labels."""
+        return sum(self.rates) / len(self.rates) if self.has_rates and self.rates else None
+
+    @property
+    def injects(self) -> bool:
+        """Whether anybody's labels are made wrong."""
+        return self.clients > 0 or self.others_labels > 0 or self.others is not None
+
+    @property
+    def has_rates(self) -> bool:
+        """Whether the settings say how many labels are wrong; not where they are given as a column."""
+        return self.column is None and self.others is None
 
     @model_validator(mode="after")
     def _both_or_neither(self) -> NoiseSettings:
-        if (self.clients > 0) != (self.labels > 0):
+        wrong = any(self.rates)
+        if not self.has_rates and (wrong or self.others_labels > 0):
+            key = "labels" if wrong else "others_labels"
+            got, given = getattr(self, key), self.column or self.others
+            raise ValueError(f"noise.{key} = {got}, but the column {given!r} has the labels as they are: leave it out")
+        if not self.has_rates and (self.clients > 0) != (self.column is not None):
+            got = f"noise.clients = {self.clients} and noise.column = {self.column!r}"
+            raise ValueError(f"{got}: give both, or neither")
+        if self.has_rates and self.kind != "given" and (self.clients > 0) != wrong:
             raise ValueError(f"noise.clients = {self.clients} and noise.labels = {self.labels}: give both, or neither")
         return self
 

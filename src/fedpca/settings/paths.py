@@ -9,8 +9,8 @@ from fedpca.settings.base import Table
 from fedpca.settings.experiment import IMAGENET
 from fedpca.settings.toml import merge
 
-KEYS = (("data", "dataset"), ("data", "image_root"), ("model", "weights"))
-ENDINGS = (".csv", ".npz", ".parquet")  # of a dataset that is one file
+KEYS = (("data", "dataset"), ("data", "image_root"), ("model", "weights"), ("noise", "file"))
+ENDINGS = (".csv", ".npz", ".parquet")  # of a dataset, or of labels, in one file
 
 
 def resolve_paths(table: Table, folder: Path) -> Table:
@@ -30,6 +30,6 @@ def resolve_paths(table: Table, folder: Path) -> Table:
 
 
 def _is_path(key: str, value: str) -> bool:
-    if key == "dataset":
+    if key in ("dataset", "file"):
         return "/" in value or os.sep in value or value.endswith(ENDINGS)
     return value != str(IMAGENET)

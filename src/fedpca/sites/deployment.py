@@ -32,7 +32,7 @@ def _refuse_simulation(experiment: Experiment, source: str) -> None:
     for key, values in (("methods", experiment.methods), ("seeds", experiment.seeds)):
         if len(values) != 1:
             raise SettingsError(f"{source}: {key}: a deployment is one run, got {list(values)}: choose one")
-    if experiment.rare.share or experiment.noise.clients:
+    if experiment.rare.share or experiment.noise.injects:
         raise SettingsError(
             f"{source}: rare and noise make up sites for a simulation; real ones have data: leave them out"
         )

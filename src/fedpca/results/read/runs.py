@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from fedpca.data.known import truth_source, truth_words
+from fedpca.data.known import noise_words, others_words, truth_source, truth_words
 from fedpca.errors import RunError, SettingsError
 from fedpca.methods.define import FAMILIES
 from fedpca.methods.identify import IdentifySettings
@@ -141,8 +141,10 @@ class Run:
         if about.get("rare"):
             text += f", {len(about['rare'])} rare"
         if about.get("mislabeled"):
-            share = f" ({noise.labels:.0%} of their labels)" if about.get("truth") != "column" else ""
+            share = f" ({noise_words(noise)})" if about.get("truth") != "column" else ""
             text += f", {len(about['mislabeled'])} mislabeled{share}"
+        if words := others_words(noise):
+            text += f", others: {words}"
         held_out = ", on validation images" if self.settings.evaluation.on == "validation" else ""
         return f"{text}{self.truth_words()}, {self.settings.rounds} rounds{held_out}"
 

@@ -120,7 +120,11 @@ def read_facts(path: Path = FACTS) -> Facts:
 
 def study_of(settings: Experiment) -> Study | None:
     """Which of the paper's studies the settings belong to; None if it has none like them."""
-    if settings.noise.kind != "symmetric" or settings.data.split not in ("iid", "dirichlet"):
+    if (
+        settings.noise.kind != "symmetric"
+        or settings.noise.others_labels > 0
+        or settings.data.split not in ("iid", "dirichlet")
+    ):
         return None
     departures: dict[Study, bool] = {
         "non-iid label": settings.data.split == "dirichlet",

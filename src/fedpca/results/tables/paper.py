@@ -124,7 +124,7 @@ def _cells(results: Results, dataset: str, study: Study | None, facts: Facts) ->
         for cell in table.cells
         if (table.study, cell.dataset) == (study, dataset)
         and isclose(cell.rho, noise.clients)
-        and isclose(cell.eta, noise.labels)
+        and all(isclose(cell.eta, rate) for rate in noise.rates)
     ]
 
 

@@ -54,7 +54,7 @@ def _place(results: Results, row: Row) -> tuple[object, ...]:
 def _noise(results: Results) -> tuple[float | None, float | None]:
     """Rho and eta; None where nobody knows whose labels are wrong, and how many."""
     noise = results.settings.noise
-    return (None, None) if results.mislabeled is None else (noise.clients, noise.labels)
+    return (None, None) if results.mislabeled is None else (noise.clients, noise.mean_rate)
 
 
 def _gains(results: Results) -> Mapping[str, Mapping[str, Difference]]:

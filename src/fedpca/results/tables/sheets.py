@@ -52,13 +52,14 @@ def _separate(alike: list[Results]) -> list[list[Results]]:
     """All together if no two have the same noise, else each alone under its own title."""
     if max(Counter(map(noise_of, alike)).values()) > 1:
         return [[results] for results in alike]
-    return [sorted(alike, key=lambda results: (results.settings.noise.clients, results.settings.noise.labels))]
+    return [sorted(alike, key=lambda results: (results.settings.noise.clients, results.settings.noise.rates))]
 
 
 def noise_of(results: Results) -> str:
     """Rho and eta in words."""
     noise = results.settings.noise
-    return f"ρ = {round(noise.clients, 4)}, η = {round(noise.labels, 4)}"
+    eta = ", ".join(f"{round(rate, 4)}" for rate in noise.rates) if noise.has_rates else f"column {noise.column}"
+    return f"ρ = {round(noise.clients, 4)}, η = {eta}"
 
 
 def main(scenarios: Sequence[Results]) -> Sheet:
