@@ -1,12 +1,15 @@
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedpca.data.datasets import load
+from fedpca.data.federation import federate
 from fedpca.data.noise import NoiseKind, check_noise, flip, mislabeled_clients
 from fedpca.errors import SettingsError
 from fedpca.settings.base import rounded
-from fedpca.settings.experiment import NoiseSettings
+from fedpca.settings.experiment import Experiment, NoiseSettings
 
 CLIENTS = [f"c{number}" for number in range(10)]
 labellings = st.integers(2, 6).flatmap(
@@ -132,6 +135,30 @@ ZERO = NoiseKind("zero", "always the first class", lambda labels, classes, exclu
 def test_a_kind_of_another_module_is_used():
     check_noise(NoiseSettings(kind=f"{__name__}:ZERO"))
     assert flip([1, 2, 1], 3, 1.0, rng(), kind=f"{__name__}:ZERO").tolist() == [0, 0, 0]
+
+
+def the_bright_are_zero(data):
+    """A kind that looks at images, and chooses by itself which labels become wrong."""
+    bright = data.images.reshape(len(data.labels), -1).mean(axis=1) > 80
+
+    def relabel(rows, share, mislabeled, rng):
+        return np.where(bright[rows] & mislabeled, 0, data.labels[rows])
+
+    return relabel
+
+
+BRIGHT = NoiseKind("bright", "the first class where an image is bright", start=the_bright_are_zero)
+
+
+def test_a_kind_of_another_module_may_look_at_images():
+    noise = {"clients": 0.5, "labels": 0.1, "kind": f"{__name__}:BRIGHT"}
+    experiment = Experiment(data={"clients": 4, "train_images": 400}, noise=noise)
+    federation = federate(experiment, load(experiment.data))
+    for client, shard in federation.shards.items():
+        bright = shard.x[torch.arange(len(shard.y))].double().mean(dim=(1, 2, 3)) > 80
+        wrong = bright & (federation.truth.labels[client] != 0) & (client in federation.truth.mislabeled)
+        assert torch.equal(shard.y != federation.truth.labels[client], wrong)
+    assert any(federation.truth.wrong_share.values())
 
 
 def test_an_unknown_kind_is_refused():

@@ -13,7 +13,7 @@ import typer
 from fedpca.errors import SettingsError
 from fedpca.settings.shipped import shipped_experiments
 
-Kind = Literal["methods", "datasets", "models", "corruptions", "metrics", "figures", "experiments"]
+Kind = Literal["methods", "datasets", "models", "corruptions", "noise", "metrics", "figures", "experiments"]
 OWN_DATA = {
     "NAME": "a folder of that name in the data folder: parquet files, images by class, or CSV with images",
     "PATH": "your own .npz, .parquet or .csv file, or a folder of those or of images by class",
@@ -45,6 +45,7 @@ def _summaries(what: Kind) -> Mapping[str, str]:
     """One line for each thing of a kind."""
     from fedpca.data.corrupt import CORRUPTIONS
     from fedpca.data.known import KNOWN
+    from fedpca.data.noise import NOISE_KINDS
     from fedpca.methods.registry import facts, method_names
     from fedpca.models.registry import MODELS
     from fedpca.results.figures.shared.registry import figure_summaries
@@ -55,6 +56,7 @@ def _summaries(what: Kind) -> Mapping[str, str]:
         "datasets": lambda: {name: known.summary for name, known in KNOWN.items()} | OWN_DATA,
         "models": lambda: {name: model.summary for name, model in MODELS.items()} | OWN_MODEL,
         "corruptions": lambda: {name: CORRUPTIONS[name].summary for name in CORRUPTIONS},
+        "noise": lambda: {name: NOISE_KINDS[name].summary for name in NOISE_KINDS},
         "metrics": lambda: {name: METRICS[name].words for name in METRICS},
         "figures": figure_summaries,
         "experiments": lambda: {name: _first_comment(path) for name, path in shipped_experiments().items()},

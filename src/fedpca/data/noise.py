@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from fedpca.data.noise_given import check_given, given_labels
 from fedpca.data.noise_kind import Labels, NoiseData, NoiseKind, Rows, replace_share
+from fedpca.data.noise_model import check_confusion, confuse, doubt
 from fedpca.errors import DataError, SettingsError
 from fedpca.settings.base import rounded
 from fedpca.settings.experiment import NoiseSettings
@@ -43,6 +44,14 @@ OWN = (
         uses=("file", "column", "others"),
         check=check_given,
     ),
+    NoiseKind(
+        "confusion",
+        "a class that theirs is taken for, by a matrix that is given or estimated",
+        start=confuse,
+        uses=("matrix",),
+        check=check_confusion,
+    ),
+    NoiseKind("instance", "images that a model doubts, and a class that it finds likely for the image", start=doubt),
 )
 NOISE_KINDS = Registry("noise kind", NoiseKind, {own.name: own for own in OWN}, group="fedpca.noise_kinds")
 

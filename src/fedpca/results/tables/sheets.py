@@ -17,7 +17,7 @@ from fedpca.runs.metrics import shown_metrics
 from fedpca.runs.scores import Spread
 
 JUDGED = ("precision", "recall", "f1", "accused_common", "accused_rare")
-WRONG = "Wrong common and wrong rare: common and rare clients judged mislabeled whose labels are right."
+WRONG = "Wrong common and wrong rare: common and rare clients judged mislabeled that are not."
 
 
 def for_terminal(tables: Sequence[Results]) -> list[Sheet]:
