@@ -16,7 +16,7 @@ from fedpca.data.federation import Federation, federate
 from fedpca.errors import DataError, SettingsError
 from fedpca.models.build import build
 from fedpca.models.pretrained import imagenet
-from fedpca.runs.backbone import SCALE, fingerprint, open_entry, with_features
+from fedpca.runs.backbone import SCALE, fingerprint, look_through, open_entry, with_features
 from fedpca.runs.cell import cells
 from fedpca.runs.check import check_experiment
 from fedpca.runs.run import prepare, run_cell
@@ -55,6 +55,22 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def seen(federation: Federation, cache: Path) -> Federation:
     return with_features(federation, MODEL, cache_dir=cache)
+
+
+def test_noise_that_looks_at_images_sees_what_clients_see(federation: Federation, seen: Federation, cache: Path):
+    look = look_through(MODEL, cache_dir=cache)
+    images, features = (part.shards["0"].x[torch.arange(25)].numpy() for part in (federation, seen))
+    assert look is not None
+    assert np.array_equal(look(images), features)
+    assert look_through(ModelSettings()) is None
+
+
+def test_an_experiment_with_a_backbone_draws_wrong_labels_from_its_features(monkeypatch: pytest.MonkeyPatch):
+    shapes = []
+    monkeypatch.setattr("fedpca.data.doubts._standardised", lambda inputs: shapes.append(inputs.shape) or inputs)
+    table = {**TABLE, "noise": {**TABLE["noise"], "kind": "instance"}, "model": MODEL.model_dump(exclude_none=True)}
+    prepare(check_experiment(table, "table"))
+    assert shapes == [(100, 1280)]
 
 
 def test_clients_and_tests_have_the_networks_features_in_place_of_images(federation: Federation, seen: Federation):

@@ -17,7 +17,7 @@ from fedpca.data.datasets import Dataset, Part
 from fedpca.data.groups import column_values, group_numbers, hold_out_groups
 from fedpca.data.held_out import hold_out_own, not_counted, require_counted, rows_by_value
 from fedpca.data.noise import mislabeled_clients, noisy_labels
-from fedpca.data.noise_kind import NoiseData
+from fedpca.data.noise_kind import Look, NoiseData
 from fedpca.data.standardise import EncodedColumn, add_sums, encode, encoding_of, require_table_settings, sums_of
 from fedpca.data.truth import Truth, true_labels, truth_of
 from fedpca.errors import DataError
@@ -58,10 +58,13 @@ class Federation:
     uncounted: Mapping[str, str] = field(default_factory=dict)  # test groups that are too small, and why
 
 
-def federate(experiment: Experiment, dataset: Dataset, data_dir: Path | None = None) -> Federation:
+def federate(
+    experiment: Experiment, dataset: Dataset, data_dir: Path | None = None, look: Look | None = None
+) -> Federation:
     """The data spread over clients, with rare clients' images corrupted and mislabeled clients' labels flipped.
 
-    `data_dir` is the folder of datasets, in which `noise.file` may be.
+    `data_dir` is the folder of datasets, in which `noise.file` may be; `look` gives features of images, if the clients
+    train on those, to noise that depends on what images look like.
 
     >>> from fedpca import Experiment, federate, load
     >>> experiment = Experiment(data={"clients": 4}, noise={"clients": 0.25, "labels": 0.8})
@@ -95,7 +98,7 @@ def federate(experiment: Experiment, dataset: Dataset, data_dir: Path | None = N
         test = replace(test, labels=true_labels(test, settings.truth_column, dataset.classes))
     true = true_labels(train, settings.truth_column, dataset.classes)
     drawn = _drawn_rows(len(dataset.train.labels), settings.train_images, settings.seed, "train")
-    source = (dataset.classes, settings.seed, dataset.train, drawn, data_dir)
+    source = (dataset.classes, settings.seed, dataset.train, drawn, data_dir, look)
     labels = noisy_labels(NoiseData(noise, train.images, train.labels, *source), rows, wrong_ids)
     shards = _shards(experiment, train, rows, rare_ids, labels)
     tests, uncounted = _tests(experiment, test, held, clients, rare_ids)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Labels = NDArray[np.int64]
 Rows = NDArray[np.int64]
+Look = Callable[[NDArray[np.generic]], NDArray[np.generic]]  # images (N, C, H, W) to features (N, d, 1, 1)
 Replace = Callable[[Labels, int, bool, np.random.Generator], Labels]  # labels, classes, whether all must be wrong
 
 
@@ -34,6 +35,7 @@ class NoiseData:
     source: Part  # the data's whole training part
     rows: Rows  # (N,): which of its rows are used
     data_dir: Path | None = None  # the folder of datasets, where the call names one
+    look: Look | None = None  # features of images, where the clients train on those
 
 
 class Relabel(Protocol):

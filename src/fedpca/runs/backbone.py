@@ -1,7 +1,7 @@
 """Images gone once through a frozen pretrained network: clients train on its features, kept from then on."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
 from fedpca.core import Images, Net, Shard
 from fedpca.data.federation import Federation
 from fedpca.data.folders import discard, whole_folder
+from fedpca.data.noise_kind import Look
 from fedpca.data.places import cache_folder
 from fedpca.errors import DataError
 from fedpca.models.build import build
@@ -48,19 +50,39 @@ def with_features(
     if model.backbone is None:
         return federation
     shards = [*federation.shards.values(), *federation.tests.values()]
-    direct = "" if model.winograd else "-direct"  # other convolutions, other rounding
-    folder = cache_folder(cache_dir) / f"features-{FORMAT}-{model.backbone}-{model.backbone_size}{direct}"
-    entries = [folder / fingerprint(shard.x) for shard in shards]
-    missing = {entry: shard.x for entry, shard in zip(entries, shards, strict=True) if open_entry(entry) is None}
-    if missing:
-        _make(missing, model, device, progress or (lambda done, total: None))
-    shown = [Shard(_read(entry), shard.y) for entry, shard in zip(entries, shards, strict=True)]
+    features = _features_of([shard.x for shard in shards], model, device, progress, cache_dir)
+    shown = [Shard(x, shard.y) for x, shard in zip(features, shards, strict=True)]
     return replace(
         federation,
         shards=dict(zip(federation.shards, shown, strict=False)),
         tests=dict(zip(federation.tests, shown[len(federation.shards) :], strict=True)),
-        shape=(_read(entries[0]).shape[1], 1, 1),
+        shape=(features[0].shape[1], 1, 1),
     )
+
+
+def look_through(
+    model: ModelSettings, device: str = "cpu", progress: Progress | None = None, cache_dir: Path | None = None
+) -> Look | None:
+    """What gives features (N, d, 1, 1) for images; None without a backbone."""
+
+    def look(images: NDArray[np.generic]) -> NDArray[np.generic]:
+        (features,) = _features_of([torch.from_numpy(np.array(images))], model, device, progress, cache_dir)
+        return features.numpy()
+
+    return look if model.backbone else None
+
+
+def _features_of(
+    sets: Sequence[Images], model: ModelSettings, device: str, progress: Progress | None, cache_dir: Path | None
+) -> list[Tensor]:
+    """Features (N, d, 1, 1) of each of several sets of images, out of the cache, into which they go if need be."""
+    direct = "" if model.winograd else "-direct"  # other convolutions, other rounding
+    folder = cache_folder(cache_dir) / f"features-{FORMAT}-{model.backbone}-{model.backbone_size}{direct}"
+    entries = [folder / fingerprint(images) for images in sets]
+    missing = {entry: images for entry, images in zip(entries, sets, strict=True) if open_entry(entry) is None}
+    if missing:
+        _make(missing, model, device, progress or (lambda done, total: None))
+    return [_read(entry) for entry in entries]
 
 
 def fingerprint(images: Images) -> str:

@@ -17,7 +17,7 @@ from fedpca.models.build import build_model
 from fedpca.models.device import require_device
 from fedpca.models.flat import layout_of, params_of
 from fedpca.models.pretrained import weights_of
-from fedpca.runs.backbone import with_features
+from fedpca.runs.backbone import look_through, with_features
 from fedpca.runs.cell import Cell, Watch, is_done, is_tested
 from fedpca.runs.check import facts_of, method_of
 from fedpca.runs.evaluate import evaluate, identification, weight_shares
@@ -39,9 +39,9 @@ def prepare(
     require_device(experiment.device)
     weights_of(experiment.model, progress)  # now: the wrong file is better refused before an hour of decoding
     dataset = load(experiment.data, data_dir, progress=progress)
-    return dataset, with_features(
-        federate(experiment, dataset, data_dir), experiment.model, experiment.device, progress
-    )
+    look = look_through(experiment.model, experiment.device, progress)
+    federation = federate(experiment, dataset, data_dir, look)
+    return dataset, with_features(federation, experiment.model, experiment.device, progress)
 
 
 @dataclass
