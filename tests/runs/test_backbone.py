@@ -65,8 +65,11 @@ def test_noise_that_looks_at_images_sees_what_clients_see(federation: Federation
     assert look_through(ModelSettings()) is None
 
 
-def test_an_experiment_with_a_backbone_draws_wrong_labels_from_its_features(monkeypatch: pytest.MonkeyPatch):
+def test_an_experiment_with_a_backbone_draws_wrong_labels_from_its_features(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+):
     shapes = []
+    monkeypatch.setenv("FEDPCA_CACHE", str(cache))
     monkeypatch.setattr("fedpca.data.doubts._standardised", lambda inputs: shapes.append(inputs.shape) or inputs)
     table = {**TABLE, "noise": {**TABLE["noise"], "kind": "instance"}, "model": MODEL.model_dump(exclude_none=True)}
     prepare(check_experiment(table, "table"))

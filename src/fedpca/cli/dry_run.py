@@ -82,7 +82,8 @@ def _scenario(experiment: Experiment, federation: Federation) -> Iterator[str]:
     data, rare, noise, truth = experiment.data, experiment.rare, experiment.noise, federation.truth
     if truth.rare:
         yield f"  rare         {len(truth.rare)}: {_named(truth.rare)}; {rare.corruption}"
-    made = noise_words(noise, " %") + (" are made wrong" if noise.has_rates else "")
+    are_made = " are made wrong" if noise.has_rates else ""
+    made = f"{noise_words(noise, ' %')}{are_made}"
     if truth.mislabeled:
         why = f"by column {data.truth_column}" if data.truth_column else made + _wrong(noise, truth, truth.mislabeled)
         yield f"  mislabeled   {len(truth.mislabeled)}: {_named(truth.mislabeled)}; {why}"
@@ -90,7 +91,7 @@ def _scenario(experiment: Experiment, federation: Federation) -> Iterator[str]:
         yield f"  mislabeled   {100 * noise.clients:.0f} % of the clients; {made}"
     if words := others_words(noise, " %"):
         others = [client for client in federation.shards if client not in (truth.mislabeled or ())]
-        yield f"  others       {words}{_wrong(noise, truth, others)}"
+        yield f"  others       {words}{are_made}{_wrong(noise, truth, others)}"
     if not truth.rare and not truth.mislabeled and not noise.injects:
         yield "  scenario     the data as they are: nobody is made rare or mislabeled"
     if words := truth_words(data, noise):

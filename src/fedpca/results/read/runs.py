@@ -144,7 +144,7 @@ class Run:
             share = f" ({noise_words(noise)})" if about.get("truth") != "column" else ""
             text += f", {len(about['mislabeled'])} mislabeled{share}"
         if words := others_words(noise):
-            text += f", others: {words}"
+            text += f", others ({words})"
         held_out = ", on validation images" if self.settings.evaluation.on == "validation" else ""
         return f"{text}{self.truth_words()}, {self.settings.rounds} rounds{held_out}"
 
