@@ -3,10 +3,13 @@
 import gc
 from types import ModuleType
 
+import pytest
 import torch
 
 from fedpca.core import Order, Server, Site, Verdict
-from fedpca.data.federation import Federation
+from fedpca.data.datasets import load
+from fedpca.data.federation import Federation, federate
+from fedpca.data.noise_kind import NoiseData
 from fedpca.data.truth import Truth
 from fedpca.loop import play
 from fedpca.models.build import build
@@ -42,7 +45,10 @@ def holds_truth(things: list[object], truth: Truth) -> bool:
     """Whether the truth itself, or any array of true labels where labels were flipped, is among them."""
     secret = {truth.labels[client].data_ptr() for client in truth.mislabeled}
     return any(
-        isinstance(thing, Truth) or (isinstance(thing, torch.Tensor) and thing.data_ptr() in secret) for thing in things
+        isinstance(thing, Truth)
+        or thing is truth.wrong_share
+        or (isinstance(thing, torch.Tensor) and thing.data_ptr() in secret)
+        for thing in things
     )
 
 
@@ -50,6 +56,8 @@ def test_the_walk_finds_the_truth_where_it_is(federation: Federation):
     assert federation.truth.mislabeled
     assert holds_truth(reachable(federation), federation.truth)
     assert holds_truth(reachable({"deep": [(federation.truth.labels,)]}), federation.truth)
+    assert federation.truth.wrong_share.keys() == federation.shards.keys()
+    assert holds_truth(reachable({"deep": [(federation.truth.wrong_share,)]}), federation.truth)
 
 
 def test_clients_cannot_reach_the_truth(small: Experiment, federation: Federation):
@@ -61,6 +69,16 @@ def test_clients_cannot_reach_the_truth(small: Experiment, federation: Federatio
     net = clients.workers.nets[0]
     site = Site(net, shard.x, shard.y, {}, Order(1, 3, Verdict()), torch.Generator())
     assert not holds_truth(reachable(site), federation.truth)
+
+
+@pytest.mark.parametrize("kind", [{"kind": "confusion", "matrix": "model"}, {"kind": "instance"}])
+def test_noise_that_looks_at_true_labels_leaves_none_of_them_with_clients(small: Experiment, kind: dict[str, str]):
+    noise = small.noise.model_copy(update={**kind, "others_labels": 0.1})
+    experiment = small.model_copy(update={"noise": noise})
+    federation = federate(experiment, load(experiment.data))
+    found = reachable(clients_of(small, federation))
+    assert not holds_truth(found, federation.truth)
+    assert not any(isinstance(thing, NoiseData) for thing in found)
 
 
 def test_the_server_cannot_reach_the_truth(small: Experiment, federation: Federation):

@@ -2,11 +2,13 @@
 
 import re
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from fedpca.cli.dry_run import duration
 from fedpca.cli.main import app
+from fedpca.data.datasets import digits
 
 SETTINGS = """
 rounds = 4
@@ -52,6 +54,26 @@ def test_it_says_what_would_happen(tmp_path):
     assert "6: 2 methods x 3 seeds, 4 rounds each" in line(text, "runs")
     assert re.search(r"about \d+(\.\d)? m?s with \d+ workers?", line(text, "a round"))
     assert f"6 runs would be written to {tmp_path / 'runs'}" in text
+
+
+def test_rates_of_each_and_of_the_others_are_said(tmp_path):
+    text = said(tmp_path, SETTINGS.replace("clients = 0.17\nlabels = 0.8", "clients = 0.34\nlabels = [0.2, 0.6]"))
+    assert line(text, "mislabeled").endswith("; 20 % to 60 % of their labels are made wrong")
+    text = said(tmp_path, SETTINGS.replace("labels = 0.8", "labels = 0.8\nothers_labels = 0.1"))
+    assert line(text, "others").endswith("10 % of their labels are made wrong")
+    text = said(tmp_path, SETTINGS.replace("clients = 0.17\nlabels = 0.8", "others_labels = 0.1"))
+    assert line(text, "others").endswith("10 % of their labels are made wrong")
+    assert "the data as they are" not in text
+
+
+def test_the_share_of_wrong_labels_is_said_where_a_file_has_them(tmp_path):
+    labels = digits().train.labels
+    one_in_four = np.where(np.arange(len(labels)) % 4 == 0, (labels + 1) % 10, labels)
+    np.savez(tmp_path / "people.npz", label=labels, worst=one_in_four, best=labels)
+    noise = 'clients = 0.17\nkind = "given"\nfile = "people.npz"\ncolumn = "worst"\nothers = "best"'
+    text = said(tmp_path, SETTINGS.replace("clients = 0.17\nlabels = 0.8", noise))
+    assert re.search(r"; labels of column worst; wrong are [1-4]\d %$", line(text, "mislabeled"))
+    assert line(text, "others").endswith("labels of column best; wrong are 0 %")
 
 
 def test_every_setting_is_described(tmp_path):

@@ -243,6 +243,7 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path):
 def test_list_for_people_and_for_scripts():
     assert "Size-weighted mean" in fedpca("list", "methods").stdout
     assert "cnn-small" in fedpca("list", "models").stdout
+    assert "the next class" in fedpca("list", "noise").stdout
     assert "20 clients" in fedpca("list", "experiments").stdout
     (method, *_) = json.loads(fedpca("list", "methods", "--json").stdout)
     assert method["name"] == "fedavg"

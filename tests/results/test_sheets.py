@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from fedpca.results.tables.plain import as_json
 from fedpca.results.tables.sheet import Cell, Sheet
-from fedpca.results.tables.sheets import for_pages, for_terminal, group_by_noise, overview
+from fedpca.results.tables.sheets import for_pages, for_terminal, group_by_noise, noise_of, overview
 from tests.results.test_rows import ABOUT, tables_of, write_run
 
 NOISES = [(0.6, 0.5), (0.2, 1.0), (0.4, 0.8)]
@@ -32,6 +33,25 @@ def test_scenarios_that_differ_in_noise_alone_stand_side_by_side_by_rising_rho(t
     (line,) = main.lines
     assert [cell.mean for cell in line.cells[::4]] == pytest.approx([20, 40, 60])  # worst ACC of each
     assert main.title == "Worst and average over the test groups; digits, 3 clients, 1 rare, 12 rounds"
+
+
+def test_rates_of_each_client_and_columns_of_labels_are_named(tmp_path: Path):
+    about = {**ABOUT, "mislabeled": ["1"], "truth": "assumed"}
+    given = {"clients": 0.4, "kind": "given", "file": "people.csv", "others": "some"}
+    noises = [{"clients": 0.2, "labels": [0.1, 0.3]}, {"clients": 0.4, "labels": 0.8}]
+    for number, noise in enumerate([*noises, {**given, "column": "worst"}]):
+        write_run(tmp_path / f"{number}", noise=noise, about=about)
+    each, one, file = tables_of(tmp_path)
+    assert "1 mislabeled (10% to 30% of their labels), 12 rounds" in each.title
+    assert "1 mislabeled (80% of their labels), 12 rounds" in one.title
+    assert "1 mislabeled (labels of column worst), others (labels of column some), 12 rounds" in file.title
+    assert [noise_of(results) for results in (each, one, file)] == [
+        "ρ = 0.2, η = 0.1, 0.3",
+        "ρ = 0.4, η = 0.8",
+        "ρ = 0.4, η = column worst",
+    ]
+    assert [table["eta"] for table in as_json([each, one, file])] == [pytest.approx(0.2), 0.8, None]
+    assert [len(family) for family in group_by_noise([each, one, file])] == [2, 1]
 
 
 def test_scenarios_that_differ_in_more_stand_one_after_another(tmp_path: Path):
