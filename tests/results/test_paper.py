@@ -166,6 +166,7 @@ def test_settings_that_the_paper_does_not_have(tmp_path: Path):
         ({"rare": {"share": 0.1, "clean_share": 0.4}}, "non-iid input"),
         ({"noise": {**NOISE, "where": "anywhere"}}, "uniform noise"),
         ({"noise": {**NOISE, "kind": "pair"}}, None),
+        ({"noise": {**NOISE, "others_labels": 0.1}}, None),
         ({"data": {"split": "sizes", "sizes": [3, 4]}}, None),
         ({"data": {"clients": 4, "split": "dirichlet"}, "noise": {**NOISE, "where": "anywhere"}}, None),
     ],
