@@ -19,7 +19,7 @@ from fedpca.core import ClientId, Diagnosis, Report, When
 from fedpca.data.truth import Truth
 from fedpca.methods.identify import MixtureSettings, mixture_rule
 from fedpca.parts.mixture import bic, fit
-from fedpca.parts.server.diagnose import NameGroups
+from fedpca.parts.server.diagnose import NameGroups, Smoothed
 from fedpca.parts.server.identify import (
     Finding,
     Findings,
@@ -102,7 +102,7 @@ def judge(
 ) -> list[dict[str, float]]:
     """How well the rule does in each of the last rounds."""
     truth = Truth(tuple(recording["truth"]["rare"]), tuple(recording["truth"]["mislabeled"]), {})  # type: ignore[index]
-    part, found = NameGroups(rule, threshold=threshold, smoothing=0.5, min_confidence=0.9), []
+    part, found = NameGroups(rule, Smoothed(0.5, threshold), min_confidence=0.9), []
     diagnosis: Diagnosis = {}
     for reports in recording["rounds"][WARMUP:]:  # type: ignore[index]
         reported = {c: {"slope_error": 0.0, **report} for c, report in reports.items()}

@@ -22,6 +22,7 @@ from fedpca.loop import play
 from fedpca.methods.base import base
 from fedpca.models.build import build
 from fedpca.models.flat import params_of
+from fedpca.parts.client.labels import label_slopes
 from fedpca.parts.client.report import PerformanceAndCapacity, passes
 from fedpca.parts.client.select import NothingOfTheMislabeled
 from fedpca.runs.check import check_experiment, plan_of
@@ -93,7 +94,7 @@ class Everything:
         probs = torch.cat([logits for _, logits in passes(site)]).double().softmax(dim=1)
         return {
             **PerformanceAndCapacity(
-                confidence="quantile", informativeness=True, per_sample=True, denominator="all", augment=None
+                confidence="quantile", labels=label_slopes, per_sample=True, denominator="all", augment=None
             )(site),
             "agreement": (probs.argmax(dim=1) == site.y).double().mean().item(),
             "certainty": probs.amax(dim=1).mean().item(),

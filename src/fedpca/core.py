@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # so that code without tensors, such as results, can use the 
 
 ClientId = str
 Group = Literal["common", "rare", "mislabeled"]
+Answer = Literal["mislabeled", "not mislabeled", "cannot tell"]  # of one round, about one client's labels
 Report = Mapping[str, float | list[float]]  # what a client tells the server; one to one with a Flower MetricRecord
 Weights = Mapping[ClientId, float]  # share of each client in an aggregation; they sum to 1
 Vectors = Mapping[str, "Tensor"]  # by name
@@ -119,6 +120,28 @@ class Net:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """What labels look like where they are right, as far as the clients of one round show it."""
+
+    slope: float  # of labels on predictions
+    agreement: float  # share of the labels that are predicted
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A client's share of wrong labels by one round's reports, with a 95 % interval, and what follows from it.
+
+    The interval is of what predictions can show: errors that most clients share are invisible in it.
+    """
+
+    share: float | None  # None: nothing to compare with
+    low: float
+    high: float
+    answer: Answer
+    reference: Reference | None = None
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The server's present opinion of one client.
 
@@ -134,6 +157,7 @@ class Verdict:
     report: Report = field(default_factory=dict)  # the latest it reported
     notes: Mapping[str, float] = field(default_factory=dict)  # what the method itself wants to find again next round
     sides: Mapping[str, Verdict] = field(default_factory=dict)  # the opinions of combined methods, each its own
+    estimate: Estimate | None = None  # of wrong labels, by the latest reports; None for methods that make none
 
     def having(self, **changes: Any) -> Verdict:  # noqa: ANN401 (of the fields' own types)
         """The same with some fields changed; a large round changes thousands, and `replace` takes twice as long."""
@@ -141,7 +165,8 @@ class Verdict:
 
     def with_weight(self, weight: float) -> Verdict:
         """The same with another weight, which every client gets in every round."""
-        return Verdict(self.group, self.suspicion, self.threshold, weight, self.report, self.notes, self.sides)
+        same = (self.report, self.notes, self.sides, self.estimate)
+        return Verdict(self.group, self.suspicion, self.threshold, weight, *same)
 
 
 NOBODY = Verdict()  # of whom nothing is known yet

@@ -43,9 +43,7 @@ def test_who_is_dropped_is_idle_also_inside_another_selection_and_on_one_side(gr
 def test_reports_of_many_are_offered_where_images_are_as_they_are():
     assert (
         ability(
-            PerformanceAndCapacity(
-                per_sample=True, denominator="all", confidence=None, informativeness=False, augment=None
-            ),
+            PerformanceAndCapacity(per_sample=True, denominator="all", confidence=None, labels=None, augment=None),
             "of_many",
         )
         is not None
@@ -53,7 +51,7 @@ def test_reports_of_many_are_offered_where_images_are_as_they_are():
     assert (
         ability(
             PerformanceAndCapacity(
-                augment=CropFlip(pad=4), per_sample=True, denominator="all", confidence=None, informativeness=False
+                augment=CropFlip(pad=4), per_sample=True, denominator="all", confidence=None, labels=None
             ),
             "of_many",
         )

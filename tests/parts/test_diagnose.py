@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from fedpca.core import Verdict, When
-from fedpca.parts.server.diagnose import NameGroups, remember
+from fedpca.parts.server.diagnose import NameGroups, Smoothed, remember
 from fedpca.parts.server.identify import Finding
 
 NOW = When(1, 1)
@@ -23,7 +23,7 @@ def after(*observed: float, **options: float):
     """Verdicts on one client after each observation of its evidence."""
     groups = [{"k": Finding("mislabeled" if e >= 0.5 else "common", e)} for e in observed]
     part, verdicts, diagnosis = (
-        NameGroups(Scripted(*groups), **{"smoothing": 0.5, "threshold": 0.5, "min_confidence": 0.9, **options}),
+        NameGroups(Scripted(*groups), Smoothed(**{"smoothing": 0.5, "threshold": 0.5, **options}), min_confidence=0.9),
         [],
         {},
     )
@@ -49,11 +49,11 @@ def test_who_was_accused_too_seldom_is_common():
 
 
 def test_without_findings_opinions_stay():
-    part = NameGroups(Scripted(None), smoothing=0.5, threshold=0.5, min_confidence=0.9)
+    part = NameGroups(Scripted(None), Smoothed(smoothing=0.5, threshold=0.5), min_confidence=0.9)
     before = {"k": Verdict(group="mislabeled", suspicion=0.8)}
     assert part(before, {"k": {"dispersion": 1.0}}, NOW)["k"].group == "mislabeled"
     assert (
-        NameGroups(Scripted(None), smoothing=0.5, threshold=0.5, min_confidence=0.9)(
+        NameGroups(Scripted(None), Smoothed(smoothing=0.5, threshold=0.5), min_confidence=0.9)(
             {}, {"k": {"dispersion": 1.0}}, NOW
         )["k"].group
         is None
@@ -61,7 +61,7 @@ def test_without_findings_opinions_stay():
 
 
 def test_reports_of_another_kind_change_nothing():
-    part = NameGroups(Scripted(), smoothing=0.5, threshold=0.5, min_confidence=0.9)
+    part = NameGroups(Scripted(), Smoothed(smoothing=0.5, threshold=0.5), min_confidence=0.9)
     before = {"k": Verdict(group="rare", suspicion=0.1, threshold=0.95)}
     assert part(before, {"k": {"steps": 3.0}}, NOW) == {"k": replace(before["k"], report={"steps": 3.0})}
 
@@ -73,7 +73,7 @@ def threshold(*reported: tuple[str, float | None]) -> float:
         str(i): {"dispersion": 1.0, **({} if value is None else {"confidence": value})}
         for i, (_, value) in enumerate(reported)
     }
-    verdicts = NameGroups(Scripted(findings), smoothing=0.5, threshold=0.5, min_confidence=0.9)({}, told, NOW)
+    verdicts = NameGroups(Scripted(findings), Smoothed(smoothing=0.5, threshold=0.5), min_confidence=0.9)({}, told, NOW)
     (level,) = {verdict.threshold for verdict in verdicts.values()}
     return level
 
@@ -97,7 +97,7 @@ def test_without_a_common_client_the_threshold_of_the_round_before_stays():
     common, rare, wrong = Finding("common", 0.0), Finding("rare", 0.0), Finding("mislabeled", 1.0)
     rounds = [{"a": common, "b": wrong}, {"a": rare, "b": wrong}, None, {"a": common, "b": wrong}]
     part, diagnosis, levels = (
-        NameGroups(Scripted(*rounds), smoothing=1.0, threshold=0.5, min_confidence=0.9),
+        NameGroups(Scripted(*rounds), Smoothed(smoothing=1.0, threshold=0.5), min_confidence=0.9),
         {},
         [],
     )
@@ -110,7 +110,7 @@ def test_without_a_common_client_the_threshold_of_the_round_before_stays():
 
 def test_before_the_first_findings_those_judged_earlier_do_not_speak():
     """A rule that says nothing leaves the groups, and so who is asked, as they were."""
-    part = NameGroups(Scripted(None), smoothing=0.5, threshold=0.5, min_confidence=0.9)
+    part = NameGroups(Scripted(None), Smoothed(smoothing=0.5, threshold=0.5), min_confidence=0.9)
     before = {"a": Verdict(group="mislabeled"), "b": Verdict()}
     told = {"a": {"dispersion": 1.0, "confidence": 0.91}, "b": {"dispersion": 1.0, "confidence": 0.99}}
     assert part(before, told, NOW)["a"].threshold == 0.99
@@ -125,7 +125,9 @@ def test_remember_keeps_what_was_told_before():
 def test_the_confidence_of_the_newly_suspected_does_not_count():
     calm, alarmed = Finding("common", 0.0), Finding("mislabeled", 1.0)
     part = NameGroups(
-        Scripted({"a": calm, "b": calm}, {"a": calm, "b": alarmed}), smoothing=0.2, threshold=0.5, min_confidence=0.9
+        Scripted({"a": calm, "b": calm}, {"a": calm, "b": alarmed}),
+        Smoothed(smoothing=0.2, threshold=0.5),
+        min_confidence=0.9,
     )
     first = part({}, {"a": {"dispersion": 1.0, "confidence": 0.98}, "b": {"dispersion": 1.0, "confidence": 0.94}}, NOW)
     assert first["a"].threshold == pytest.approx(0.96)

@@ -16,6 +16,7 @@ from fedpca.core import LABELS, Net, Order, Site, Verdict, When
 from fedpca.models.build import build
 from fedpca.parts.client import relabel as module
 from fedpca.parts.client.distance import class_losses
+from fedpca.parts.client.labels import label_slopes
 from fedpca.parts.client.relabel import (
     MOST,
     CorrectConfident,
@@ -237,7 +238,7 @@ def corrected_site() -> tuple[Site, Site]:
     "part",
     [
         mean_loss,
-        PerformanceAndCapacity(informativeness=True, per_sample=True, denominator="all", confidence=None, augment=None),
+        PerformanceAndCapacity(labels=label_slopes, per_sample=True, denominator="all", confidence=None, augment=None),
         Sharpness(radius=0.05, growth=0.0),
         class_losses,
     ],

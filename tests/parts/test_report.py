@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from fedpca.core import Order, Site, Verdict
 from fedpca.models.build import build
+from fedpca.parts.client.labels import label_slope, label_slopes
 from fedpca.parts.client.report import (
     FLOOR,
     PerformanceAndCapacity,
     Sharpness,
     confident_share,
     dispersion,
-    label_slope,
 )
 
 SQUARE = torch.tensor([[0.0, 0], [2, 0], [0, 4], [2, 4]])
@@ -35,7 +35,7 @@ def report(site: Site, **options: object):
                 "per_sample": True,
                 "denominator": "all",
                 "confidence": None,
-                "informativeness": False,
+                "labels": None,
                 "augment": None,
                 **options,
             }
@@ -106,14 +106,14 @@ def test_labels_change_the_loss_and_not_the_dispersion():
 def test_the_model_is_not_touched():
     site = site_of()
     state = {name: tensor.clone() for name, tensor in site.net.module.state_dict().items()}
-    report(site, confidence="quantile", informativeness=True)
+    report(site, confidence="quantile", labels=label_slopes)
     assert all(torch.equal(tensor, site.net.module.state_dict()[name]) for name, tensor in state.items())
 
 
 def test_only_what_is_asked_for_leaves_the_client():
     assert set(report(site_of())) == {"loss", "dispersion"}
     assert set(report(site_of(), confidence="quantile")) == {"loss", "dispersion", "confidence"}
-    assert set(report(site_of(), informativeness=True)) == {"loss", "dispersion", "slope", "slope_error"}
+    assert set(report(site_of(), labels=label_slopes)) == {"loss", "dispersion", "slope", "slope_error"}
 
 
 def test_no_sample_predicted_as_labelled_means_no_quantile():

@@ -12,6 +12,7 @@ from fedpca.methods.define import Plan
 from fedpca.settings.base import Count, NonNegative, Positive, Settings, Share
 
 if TYPE_CHECKING:
+    from fedpca.parts.server.diagnose import Settle
     from fedpca.parts.server.identify import Identify, ThreeGroups
 
 WARMUP = 10  # rounds of FedAvg before anybody is judged
@@ -35,6 +36,17 @@ class MixtureSettings(Settings):
 class AutoSettings(Settings):
     """How `auto` decides whether anybody has wrong labels at all."""
 
+    share: OpenShare = 0.1  # of wrong labels above the reference, from which on a client may be judged mislabeled
+    certainty: NonNegative = 2.5  # standard errors by which that share must exceed zero
+    max_unseen: OpenShare = 0.2  # whoever may have so many more than the reference cannot be told to be innocent
+    enter: Count = 2  # rounds in a row that say mislabeled, until a client is judged so
+    leave: Count = 3  # rounds in a row that do not, until it is no longer
+    min_clients: Count = 10  # not judged mislabeled, to call some of them rare
+
+
+class SlopeSettings(Settings):
+    """The rule that was `auto` up to version 0.1: a threshold on what one slope shows."""
+
     share: Annotated[float, Field(gt=0, lt=1)] = 0.25  # of uninformative labels, from which on a client is mislabeled
     certainty: NonNegative = 2.0  # standard errors by which the share must exceed zero
 
@@ -44,14 +56,20 @@ class IdentifySettings(Settings):
 
     SHORTHAND: ClassVar = "rule"  # identify = "auto"
 
-    rule: Literal["mixture", "auto"] = "mixture"
-    smoothing: OpenShare = 0.5  # share of the new evidence
+    rule: Literal["mixture", "auto", "slope"] = "mixture"
+    smoothing: OpenShare = 0.5  # share of the new evidence, for the mixture and the slope
     threshold: OpenShare = 0.5  # of smoothed membership, for the mixture
     dispersion_per_sample: bool = True
     dispersion_denominator: Literal["all", "predicted"] = "all"
     augment_report: bool = False  # measure on images augmented as in training, as the authors' other code does
     mixture: MixtureSettings = MixtureSettings()
     auto: AutoSettings = AutoSettings()
+    slope: SlopeSettings = SlopeSettings()
+
+    @property
+    def line(self) -> float:
+        """The suspicion from which on a client can be judged mislabeled."""
+        return {"mixture": self.threshold, "auto": self.auto.share, "slope": self.slope.share}[self.rule]
 
 
 RENAMED = {  # keys that stood beside `identify` in version 0.1
@@ -77,6 +95,7 @@ def identification(
     plan: Plan, settings: IdentifySettings, confident: HighConfidenceSettings | None = None
 ) -> tuple[ReportPart, Diagnose]:
     """What clients report and how the server judges them by it."""
+    from fedpca.parts.client.labels import label_evidence, label_slopes
     from fedpca.parts.client.report import PerformanceAndCapacity
     from fedpca.parts.server.diagnose import NameGroups
 
@@ -84,20 +103,29 @@ def identification(
         settings.dispersion_per_sample,
         settings.dispersion_denominator,
         confident.reading if confident else None,
-        informativeness=settings.rule == "auto",
+        labels={"mixture": None, "auto": label_evidence, "slope": label_slopes}[settings.rule],
         augment=training(plan).augment if settings.augment_report else None,
     )
-    threshold = settings.threshold if settings.rule == "mixture" else settings.auto.share
     min_confidence = confident.min_confidence if confident else 1.0
-    return report, NameGroups(_rule(settings), settings.smoothing, threshold, min_confidence)
+    return report, NameGroups(_rule(settings), _settle(settings), min_confidence)
 
 
 def _rule(settings: IdentifySettings) -> Identify:
     from fedpca.parts.server.identify import WrongShares
+    from fedpca.parts.server.wrong_labels import ShareOfWrongLabels
+
+    auto, slope = settings.auto, settings.slope
+    if settings.rule == "auto":
+        return ShareOfWrongLabels(auto.share, auto.certainty, auto.max_unseen, auto.min_clients)
+    return WrongShares(slope.share, slope.certainty) if settings.rule == "slope" else mixture_rule(settings.mixture)
+
+
+def _settle(settings: IdentifySettings) -> Settle:
+    from fedpca.parts.server.diagnose import InARow, Smoothed
 
     if settings.rule == "auto":
-        return WrongShares(settings.auto.share, settings.auto.certainty)
-    return mixture_rule(settings.mixture)
+        return InARow(settings.auto.enter, settings.auto.leave)
+    return Smoothed(settings.smoothing, settings.line)
 
 
 def mixture_rule(mixture: MixtureSettings) -> ThreeGroups:

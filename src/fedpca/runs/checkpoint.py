@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from pydantic import TypeAdapter
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -19,6 +20,7 @@ from fedpca.runs.folder import CHECKPOINT, RoundLine
 
 Memory = dict[ClientId, dict[str, Tensor]]
 FORMAT = 2  # of the file; that of fedpca 0.1 has no number
+VERDICTS = TypeAdapter(dict[ClientId, Verdict])
 PARAMS = ("params/weights", "params/buffers", "params/counters")
 
 
@@ -68,7 +70,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
             f"with that version, or delete {folder} and start again"
         )
     params = Params(*(tensors[name] for name in PARAMS), lengths=tuple(state["lengths"]))
-    diagnosis = {client: _verdict(verdict) for client, verdict in state["diagnosis"].items()}
+    diagnosis = VERDICTS.validate_python(state["diagnosis"])
     rule = _under("kept/", tensors), _under("shown/", tensors)
     server = Server(params, state["round"], diagnosis, state["weights"], state["left_out"], *rule)
     return Checkpoint(server, memory, state.get("untested"))
@@ -76,12 +78,6 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _verdict(fields: dict[str, Any]) -> Verdict:
-    """A verdict from its JSON, with those of combined methods inside it."""
-    sides = {side: _verdict(own) for side, own in fields["sides"].items()}
-    return Verdict(**{**fields, "sides": sides})
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -37,7 +37,10 @@ class ClientColumns(TypedDict):
     loss: list[float | None] | None
     dispersion: list[float | None] | None
     group: list[str | None] | None  # common, rare or mislabeled, as the method judges
-    suspicion: list[float | None] | None
+    suspicion: list[float | None] | None  # with `auto` the estimated share of wrong labels
+    suspicion_low: NotRequired[list[float | None] | None]  # ends of its 95 % interval, where the method has one
+    suspicion_high: NotRequired[list[float | None] | None]
+    answer: NotRequired[list[str | None] | None]  # of this round alone: mislabeled, not mislabeled or cannot tell
     weight: list[float | None] | None  # in the aggregation
 
 
@@ -47,6 +50,7 @@ class RoundLine(TypedDict):
     round: int  # counted from 1
     groups: dict[str, dict[str, float]] | None  # metrics by test group, or by site; null if the round is not tested
     clients: ClientColumns
+    reference: NotRequired[dict[str, float] | None]  # what labels were compared with, where they were: slope, agreement
     identification: dict[str, float] | None  # precision, recall, … of naming the mislabeled; null without the truth
     weights: dict[str, float] | None  # what rare and mislabeled clients weigh together; null without the truth
     left_out: dict[str, str]  # clients whose answers could not be used, and why

@@ -23,7 +23,7 @@ from fedpca.runs.check import facts_of, method_of
 from fedpca.runs.evaluate import evaluate, identification, weight_shares
 from fedpca.runs.features import features_of
 from fedpca.runs.folder import About, RoundLine, locked_run
-from fedpca.runs.writer import RunWriter, client_columns, versions
+from fedpca.runs.writer import RunWriter, client_columns, versions, with_estimates
 from fedpca.settings.experiment import Experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
@@ -159,7 +159,7 @@ def _with_truth(described: About, federation: Federation) -> About:
 def _line(cell: Cell, server: Server, federation: Federation, pool: Workers) -> RoundLine:
     """One round as it is recorded, but for the time it took."""
     accuracy, due = cell.settings.evaluation.accuracy, is_tested(cell.settings, server.round)
-    return {
+    line: RoundLine = {
         "round": server.round,
         "groups": evaluate(pool, server.params, federation.tests, accuracy) if due else None,
         "clients": client_columns(server, list(federation.shards)),
@@ -167,3 +167,4 @@ def _line(cell: Cell, server: Server, federation: Federation, pool: Workers) -> 
         "weights": weight_shares(server.weights, federation.truth),
         "left_out": dict(server.left_out),
     }
+    return with_estimates(line, server)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from math import isfinite
 from typing import TypeVar
@@ -90,6 +90,19 @@ def client_columns(server: Server, ids: Sequence[ClientId]) -> ClientColumns:
         "suspicion": _known([_number(verdict.suspicion) for verdict in verdicts]),
         "weight": _known([server.weights.get(client, 0.0) if server.weights else None for client in ids]),
     }
+
+
+def with_estimates(line: RoundLine, server: Server) -> RoundLine:
+    """The same round with the clients' shares of wrong labels, as far as the method estimates them."""
+    made = [server.diagnosis.get(client, NOBODY).estimate for client in line["clients"]["id"]]
+    if not any(made):
+        return line
+    columns = line["clients"]
+    columns["suspicion_low"] = [own.low if own else None for own in made]
+    columns["suspicion_high"] = [own.high if own else None for own in made]
+    columns["answer"] = [own.answer if own else None for own in made]
+    reference = next((own.reference for own in made if own and own.reference), None)
+    return {**line, "reference": asdict(reference) if reference else None}
 
 
 def versions() -> dict[str, str]:

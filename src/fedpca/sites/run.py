@@ -19,7 +19,7 @@ from fedpca.models.pretrained import weights_of
 from fedpca.runs.cell import Cell, cells, check_folder, is_done, is_tested
 from fedpca.runs.check import facts_of
 from fedpca.runs.folder import ABOUT, CHECKPOINT, About, RoundLine, locked_run, read_about
-from fedpca.runs.writer import RunWriter, client_columns, versions
+from fedpca.runs.writer import RunWriter, client_columns, versions, with_estimates
 from fedpca.settings.experiment import Experiment
 from fedpca.sites.agreement import Agreement, agree
 from fedpca.sites.clients import SiteClients, costs
@@ -141,7 +141,7 @@ def about(cell: Cell, roster: Roster, agreement: Agreement) -> About:
 
 def _line(server: Server, clients: SiteClients) -> RoundLine:
     """One round as it is recorded, but for its test, which comes with the next, and the time it took."""
-    return {
+    line: RoundLine = {
         "round": server.round,
         "groups": None,
         "clients": client_columns(server, list(clients.ids)),
@@ -150,6 +150,7 @@ def _line(server: Server, clients: SiteClients) -> RoundLine:
         "left_out": {**server.left_out, **clients.roster.refusals},
         "exchanges": costs(clients.exchanges),
     }
+    return with_estimates(line, server)
 
 
 def _model(experiment: Experiment, agreement: Agreement) -> tuple[Params, Layout]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +20,8 @@ from fedpca.parts.server.identify import FLOOR
 BATCH = (
     128  # rows of a pass without gradients; larger ones leave the cache and take 1.6 times as long with convolutions
 )
+# probabilities (N, classes), labels, whose they are, sizes -> each client's numbers
+LabelNumbers = Callable[[Tensor, Tensor, Tensor, Sequence[int]], Sequence[Mapping[str, float]]]
 MANY = 2048  # rows of a pass for many small clients of a network without convolutions
 
 
@@ -78,12 +80,12 @@ class JoinReports:
 
 @dataclass(frozen=True)
 class PerformanceAndCapacity:
-    """`loss`, `dispersion` and, where asked for, `confidence`, and `slope` with its `slope_error`."""
+    """`loss`, `dispersion` and, where asked for, `confidence`, and what the labels are worth beside predictions."""
 
     per_sample: bool  # divide the dispersion by the client's size, so that sizes do not show in it
     denominator: Literal["all", "predicted"]  # C - 1 with C all classes, or those that are predicted
     confidence: Literal["quantile", "top-mean"] | None  # how the threshold for confident samples is read
-    informativeness: bool  # of the labels: the slope
+    labels: LabelNumbers | None  # such as `label_evidence`: numbers by which wrong labels show
     augment: Augment | None  # of the images; any makes the numbers noisy
 
     @property
@@ -117,14 +119,14 @@ class PerformanceAndCapacity:
             {"loss": loss / size, "dispersion": spread}
             for loss, size, spread in zip(losses.tolist(), sizes, spreads, strict=True)
         ]
-        if self.confidence or self.informativeness:
+        if self.confidence or self.labels:
             probs, hits = logs.exp_(), predicted == labels
             if self.confidence:
                 share = sites[0].order.round / sites[0].order.rounds
                 sure = confident_shares(probs.amax(dim=0)[hits], owners[hits], len(sites), share, self.confidence)
                 _add(reports, [{"confidence": level} if level is not None else {} for level in sure])
-            if self.informativeness:
-                _add(reports, label_slopes(probs.T, labels, owners, sizes))
+            if self.labels:
+                _add(reports, self.labels(probs.T, labels, owners, sizes))
         return list(reports)
 
 
@@ -224,37 +226,8 @@ def confident_shares(agreeing: Tensor, owners: Tensor, count: int, share: float,
     return [level if size else None for level, size in zip(levels.tolist(), sizes.tolist(), strict=True)]
 
 
-def label_slopes(probs: Tensor, labels: Tensor, owners: Tensor, sizes: Sequence[int]) -> list[dict[str, float]]:
-    """How far each client's labels follow the model's probabilities: `slope` of one on the other; `slope_error`.
-
-    sum_c cov(p_c, [y = c]) / sum_c var(p_c): 1 if labels are drawn as the model says, more if it is less sure than it
-    could be, 0 if they are unrelated. Replacing a share s of the labels by random ones multiplies it by 1 - s, however
-    sure the model is: only ratios of clients' slopes are used. Nothing if all images get the same probabilities.
-    """
-    count, hot = torch.tensor(sizes).double(), torch.zeros_like(probs).scatter_(1, labels.unsqueeze(1), 1.0)
-
-    def summed(values: Tensor) -> Tensor:
-        return torch.zeros(len(sizes), *values.shape[1:], dtype=torch.float64).index_add_(0, owners, values)
-
-    away = probs - (summed(probs) / count.unsqueeze(1))[owners]  # (samples, classes)
-    marks = hot - (summed(hot) / count.unsqueeze(1))[owners]
-    follows, spread = (away * marks).sum(dim=1), away.square().sum(dim=1)  # (samples,), (samples,)
-    totals = summed(spread)
-    slopes = summed(follows) / totals.clamp_min(FLOOR)
-    errors = summed((follows - slopes[owners] * spread).square()).sqrt() / totals.clamp_min(FLOOR)
-    return [
-        {"slope": slope, "slope_error": error} if total >= FLOOR else {}
-        for slope, error, total in zip(slopes.tolist(), errors.tolist(), totals.tolist(), strict=True)
-    ]
-
-
 def confident_share(agreeing: Tensor, share: float, reading: str) -> float:
     """The same of one client, which has such samples."""
     (level,) = confident_shares(agreeing, torch.zeros(len(agreeing), dtype=torch.int64), 1, share, reading)
     assert level is not None
     return level
-
-
-def label_slope(probs: Tensor, labels: Tensor) -> dict[str, float]:
-    """The same of one client."""
-    return label_slopes(probs, labels, torch.zeros(len(labels), dtype=torch.int64), [len(labels)])[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -31,13 +31,56 @@ class InTurn:
         return diagnosis
 
 
+Settle = Callable[[Verdict, Finding], Verdict]  # what one round's finding makes of the opinion so far
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """Mislabeled from a `threshold` of the evidence on, which is smoothed over rounds."""
+
+    smoothing: float  # share of the new evidence
+    threshold: float
+
+    def __call__(self, verdict: Verdict, finding: Finding) -> Verdict:
+        """The smoothed evidence, and the group that it makes of the finding's."""
+        before = finding.evidence if verdict.suspicion is None else verdict.suspicion
+        suspicion = self.smoothing * finding.evidence + (1 - self.smoothing) * before
+        group = "mislabeled" if suspicion >= self.threshold else innocent(finding.group)
+        return verdict.having(suspicion=suspicion, group=group, estimate=finding.estimate)
+
+
+@dataclass(frozen=True)
+class InARow:
+    """Mislabeled after so many findings in a row that say so, and no longer after so many that do not."""
+
+    enter: int
+    leave: int
+
+    def __call__(self, verdict: Verdict, finding: Finding) -> Verdict:
+        """The finding's evidence as it is; the group changes when the findings against it are enough in a row."""
+        judged, says = verdict.group == "mislabeled", finding.group == "mislabeled"
+        against = verdict.notes.get(AGAINST, 0) + 1 if judged != says else 0
+        changed = against >= (self.leave if judged else self.enter)
+        group = "mislabeled" if judged != changed else innocent(finding.group)
+        notes = {**verdict.notes, AGAINST: 0 if changed else against}
+        suspicion = finding.estimate.share if finding.estimate else finding.evidence
+        return verdict.having(suspicion=suspicion, group=group, estimate=finding.estimate, notes=notes)
+
+
+AGAINST = "against"  # note: findings in a row that contradict the group
+
+
+def innocent(group: Group) -> Group:
+    """The group of a client that is not judged mislabeled, whatever this round alone says."""
+    return "common" if group == "mislabeled" else group
+
+
 @dataclass(frozen=True)
 class NameGroups:
-    """Common, rare or mislabeled, with evidence smoothed over rounds, and the confidence that samples must exceed."""
+    """Common, rare or mislabeled, settled over rounds, and the confidence that samples must exceed."""
 
     identify: Identify
-    smoothing: float  # share of the new evidence
-    threshold: float  # of smoothed evidence, from which on a client is mislabeled
+    settle: Settle
     min_confidence: float
 
     def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
@@ -45,23 +88,15 @@ class NameGroups:
         if not any("dispersion" in report for report in reports.values()):
             return remember(diagnosis, reports, when)
         findings, known = self.identify(reports) or {}, dict(diagnosis)
-        judged = {client: self._judge(known.get(client, NOBODY), finding) for client, finding in findings.items()}
-        common = [c for c, finding in findings.items() if finding.group == "common" == judged[c][1]]
-        groups = {**{c: v.group for c, v in diagnosis.items()}, **{c: group for c, (_, group) in judged.items()}}
-        level = self._confidence(diagnosis, reports, common, [c for c in reports if groups.get(c) != "mislabeled"])
+        for client, finding in findings.items():
+            known[client] = self.settle(known.get(client, NOBODY), finding)
+        common = [c for c, finding in findings.items() if finding.group == "common" == known[c].group]
+        others = [c for c in reports if known.get(c, NOBODY).group != "mislabeled"]
+        level = self._confidence(diagnosis, reports, common, others)
         for client in {**diagnosis, **reports}:
             verdict = known.get(client, NOBODY)
-            suspicion, group = judged.get(client, (verdict.suspicion, verdict.group))
-            report = {**verdict.report, **reports.get(client, {})}
-            known[client] = verdict.having(suspicion=suspicion, group=group, threshold=level, report=report)
+            known[client] = verdict.having(threshold=level, report={**verdict.report, **reports.get(client, {})})
         return known
-
-    def _judge(self, verdict: Verdict, finding: Finding) -> tuple[float, Group]:
-        """The smoothed evidence, and the group that it makes of the finding's."""
-        before = finding.evidence if verdict.suspicion is None else verdict.suspicion
-        suspicion = self.smoothing * finding.evidence + (1 - self.smoothing) * before
-        innocent: Group = "common" if finding.group == "mislabeled" else finding.group
-        return suspicion, "mislabeled" if suspicion >= self.threshold else innocent
 
     def _confidence(
         self,

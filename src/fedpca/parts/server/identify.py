@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpca.core import ClientId, Group, Report
+from fedpca.core import ClientId, Estimate, Group, Report
 from fedpca.parts.mixture import MAX_STEPS, Covariance, Fits, bic, fit
 
 Floats = NDArray[np.float64]
@@ -26,6 +26,7 @@ class Finding:
 
     group: Group
     evidence: float
+    estimate: Estimate | None = None  # of its wrong labels, from rules that make one
 
 
 Findings = Mapping[ClientId, Finding]

@@ -105,8 +105,5 @@ def truth(run: Run) -> dict[str, str] | None:
 
 
 def threshold(run: Run) -> float | None:
-    """The suspicion from which on a client is judged mislabeled, where the method has such a line."""
-    rule = run.identify
-    if rule is None:
-        return None
-    return rule.threshold if rule.rule == "mixture" else rule.auto.share
+    """The suspicion from which on a client can be judged mislabeled, where the method has such a line."""
+    return run.identify.line if run.identify else None
