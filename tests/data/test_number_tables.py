@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fedpca.data.columns import Column
-from fedpca.data.datasets import Dataset, load, require_images
+from fedpca.data.datasets import Dataset, load
 from fedpca.data.federation import federate
 from fedpca.data.standardise import add_sums, encode, encoding_of, sums_of
 from fedpca.errors import DataError, SettingsError
@@ -214,9 +214,17 @@ def test_what_is_for_images_is_refused(table: Path, tables: dict[str, dict[str, 
     assert "is a table of numbers" in str(error.value)
 
 
-def test_real_sites_refuse_a_table(table: Path):
-    with pytest.raises(DataError, match=r"hospitals\.csv is a table of numbers, which only simulations read"):
-        require_images(read(table), table)
+def test_a_site_may_lack_levels_that_others_have():
+    """Each site knows the texts of its own rows alone, and gets the inputs that it would get among all rows."""
+    everybody, own = Column("kind", ("a", "b", "c")), Column("kind", ("b", "z"))
+    (encoding,) = encoding_of(["kind"], add_sums([sums_of(np.array([[0.0], [1.0], [2.0], [np.nan]]), (everybody,))]))
+    expected = encoding.encode(np.array([1.0, np.nan, np.nan]), everybody)
+    np.testing.assert_array_equal(encoding.encode(np.array([0.0, 1.0, np.nan]), own), expected)
+    assert encoding.encode(np.array([np.nan]), Column("kind")).tolist() == [[0, 0, 0, 1]], "no text at all"
+
+
+def test_names_of_columns_may_be_one_text():
+    assert DataSettings(clients=2, feature_columns="age, pain").feature_columns == ("age", "pain")
 
 
 @pytest.mark.slow

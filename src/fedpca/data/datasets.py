@@ -12,7 +12,6 @@ from fedpca.data.formats.source import Layout
 from fedpca.data.known import KNOWN
 from fedpca.data.labels import RawDataset, read_raw
 from fedpca.data.places import cache_folder, data_folder, find_layout
-from fedpca.errors import DataError
 from fedpca.models.download import Progress
 from fedpca.settings.experiment import DataSettings
 
@@ -72,15 +71,6 @@ def table_dataset(name: str, data: RawDataset) -> Dataset:
         Part(own[:, :, None, None], labels, text) for own, labels, text in zip(values, data.labels, texts, strict=True)
     )
     return Dataset(name, train, test, data.classes, (), columns)
-
-
-def require_images(dataset: Dataset, place: Path) -> None:
-    """Stops at a table of numbers: its columns are standardised by sums over all sites, which they do not exchange."""
-    if dataset.table:
-        raise DataError(
-            f"{place} is a table of numbers, which only simulations read so far (docs/deployment.md): "
-            "bring a function of your own that gives standardised numbers"
-        )
 
 
 def is_embedded(name: str) -> bool:

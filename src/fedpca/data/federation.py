@@ -18,7 +18,15 @@ from fedpca.data.groups import column_values, group_numbers, hold_out_groups
 from fedpca.data.held_out import hold_out_own, not_counted, require_counted, rows_by_value
 from fedpca.data.noise import mislabeled_clients, noisy_labels
 from fedpca.data.noise_kind import Look, NoiseData
-from fedpca.data.standardise import EncodedColumn, add_sums, encode, encoding_of, require_table_settings, sums_of
+from fedpca.data.standardise import (
+    EncodedColumn,
+    add_sums,
+    encode,
+    encoding_of,
+    require_table_settings,
+    sums_of,
+    values_of,
+)
 from fedpca.data.truth import Truth, true_labels, truth_of
 from fedpca.errors import DataError
 from fedpca.rng import numbers
@@ -119,7 +127,7 @@ def _standardised(
     """Both parts of a table as inputs of a model, by sums over each client's rows to train on; images as they are."""
     if not dataset.table:
         return train, test, ()
-    values = [part.images.astype(np.float64).reshape(len(part.labels), -1) for part in (train, test)]
+    values = [values_of(part.images) for part in (train, test)]
     total = add_sums([sums_of(values[0][own], dataset.table) for own in clients])
     encoding = encoding_of([column.name for column in dataset.table], total)
     parts = [

@@ -31,6 +31,11 @@ class ColumnSums:
     levels: tuple[frozenset[str], ...]  # that occur; none for a number
 
 
+def values_of(images: NDArray[np.generic]) -> Values:
+    """Rows (N, K) of a table that stands in place of images."""
+    return images.astype(np.float64).reshape(len(images), -1)
+
+
 def sums_of(values: Values, columns: Sequence[Column]) -> ColumnSums:
     """What one client tells: of its own rows (n, K) alone."""
     known = ~np.isnan(values)
@@ -70,9 +75,12 @@ class EncodedColumn:
         return [*own, f"{self.name} missing"] if self.marks_missing else own
 
     def encode(self, values: Values, column: Column) -> Values:
-        """Values (N,) as inputs (N, width); a level that no client trains on counts as missing."""
+        """Values (N,) as inputs (N, width); a level that no client trains on counts as missing.
+
+        A real site's column has the site's own levels, and may lack some of those that others have.
+        """
         if self.levels:
-            codes = [column.levels.index(level) for level in self.levels]
+            codes = [column.levels.index(level) if level in column.levels else -1 for level in self.levels]
             inputs = (values[:, None] == np.array(codes)).astype(np.float64)
             missing = inputs.sum(axis=1) == 0
         else:

@@ -8,14 +8,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedpca import __version__
 from fedpca.errors import UserError, nearest
 from fedpca.operate.check_server import check_server
 from fedpca.operate.findings import Finding
-from fedpca.settings.base import Settings
+from fedpca.settings.base import Names, Settings
 from fedpca.settings.toml import read_table, validate
 
+if TYPE_CHECKING:
+    from fedpca.data.datasets import Dataset
+
+READING = {"image_size", "image_column", "label_column", "column", "feature_columns"}  # how data are read
 ENOUGH, LITTLE = 5 << 30, 1 << 30  # bytes of disk that are plenty, and that are too few
 
 
@@ -23,11 +28,13 @@ class Expected(Settings):
     """What the server's operator hands out as federation.toml: what every site must agree on."""
 
     classes: tuple[str, ...]
-    shape: tuple[int, int, int]  # channels, height, width of an image
+    shape: tuple[int, int, int] | None = None  # channels, height, width of an image; not given for tables
     model: str = "cnn-small"
     image_size: int | None = None  # side of the square that images are resized to
     image_column: str = "image"
     label_column: str = "label"
+    column: str | None = None  # of a table: one that is no feature
+    feature_columns: Names | None = None  # of a table: its columns; all that have no other use if not given
     fedpca: str | None = None
     flwr: str | None = None
 
@@ -61,8 +68,8 @@ def examine(machine: Machine) -> Iterator[Finding]:
     if machine.server is not None:
         yield from _guard(check_server(machine.server, machine.keys))
     yield check_disk(machine.state)
-    if expected is not None:
-        yield from _guard(check_model(expected))
+    if expected is not None and expected.shape is not None:
+        yield from _guard(check_model(expected.model, expected.shape, len(expected.classes)))
     if machine.data is not None:
         yield from _guard(check_data(machine.data, expected))
 
@@ -119,23 +126,33 @@ def check_disk(state: Path) -> Finding:
     return Finding("ok" if free >= ENOUGH else "warning", what, "" if free >= ENOUGH else "large images may need more")
 
 
-def check_model(expected: Expected) -> Iterator[Finding]:
+def check_model(name: str, shape: tuple[int, int, int], classes: int) -> Iterator[Finding]:
     """Whether the model can be built here."""
     from fedpca.models.build import build
 
-    net = build(expected.model, expected.shape, len(expected.classes), seed=0)
+    net = build(name, shape, classes, seed=0)
     count = sum(part.numel() for part in net.module.parameters())
-    yield Finding("ok", f"model {expected.model} of {count} weights can be built")
+    yield Finding("ok", f"model {name} of {count} weights can be built")
 
 
 def check_data(data: Path, expected: Expected | None) -> Iterator[Finding]:
-    """Images and labels as the run will read them; decodes them into the cache, as the first round would."""
-    from fedpca.data.datasets import load, require_images
+    """Data and labels as the run will read them; decodes images into the cache, as the first round would."""
+    from fedpca.data.datasets import load
     from fedpca.settings.experiment import DataSettings
 
-    how = expected.model_dump(include={"image_size", "image_column", "label_column"}) if expected else {}
+    how = expected.model_dump(include=READING) if expected else {}
     dataset = load(DataSettings(dataset=str(data.resolve()), clients=1, **how))
-    require_images(dataset, data)
+    if dataset.table:
+        from fedpca.operate.check_table import check_table
+
+        yield from check_table(dataset, data, expected.model if expected else None)
+    else:
+        yield from _check_images(dataset, data, expected)
+    if expected is not None:
+        yield from _check_classes(dataset.classes, expected.classes)
+
+
+def _check_images(dataset: Dataset, data: Path, expected: Expected | None) -> Iterator[Finding]:
     shape = dataset.train.images.shape[1:]
     counts = f"{len(dataset.train.labels)} images to train on, {len(dataset.test.labels)} to test on"
     yield Finding("ok", f"{data}: {counts}, {_times(shape)}, {len(dataset.classes)} classes")
@@ -144,12 +161,13 @@ def check_data(data: Path, expected: Expected | None) -> Iterator[Finding]:
         yield Finding("warning", what, "they are left out: mend or remove them")
     if expected is None:
         return
-    if tuple(shape) != expected.shape:
+    if expected.shape is None:
+        yield Finding("error", f"{data} has images, but the federation's data are tables: federation.toml has no shape")
+    elif tuple(shape) != expected.shape:
         remedy = "convert them, or ask for image_size in federation.toml"
         yield Finding("error", f"images are {_times(shape)}, but the federation's {_times(expected.shape)}", remedy)
     else:
         yield Finding("ok", f"images are {_times(shape)}, as the federation's")
-    yield from _check_classes(dataset.classes, expected.classes)
 
 
 def _check_classes(own: Sequence[str], expected: Sequence[str]) -> Iterator[Finding]:

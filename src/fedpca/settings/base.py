@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import floor
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -13,6 +13,14 @@ NonNegative = Annotated[float, Field(ge=0)]
 DEVICE = r"^(cpu|mps|cuda(:\d+)?)$"  # as PyTorch names it
 Device = Annotated[str, Field(pattern=DEVICE)]
 Table = dict[str, object]  # what a TOML table holds
+
+
+def split_names(value: object) -> object:
+    """The names that one text separates by commas: Flower's configs have no lists."""
+    return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(split_names)]  # a list of names, or one text
 
 
 class Settings(BaseModel):

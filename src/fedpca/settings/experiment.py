@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from fedpca.settings.base import Count, Device, NonNegative, Positive, Settings, Share, Table
+from fedpca.settings.base import Count, Device, Names, NonNegative, Positive, Settings, Share, Table
 from fedpca.settings.toml import NAME
 
 IMAGENET = Path("imagenet")  # as `model.weights`: those published for the model
@@ -65,7 +65,7 @@ class DataSettings(Settings):
     validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.0  # of the training images of each class, set aside
     image_column: str = "image"
     label_column: str = "label"
-    feature_columns: tuple[str, ...] | None = None  # of a table of numbers; all without another use if not given
+    feature_columns: Names | None = None  # of a table of numbers; all without another use if not given
     truth: Literal["assumed", "unknown"] | None = None  # of labels; default: data.known.truth_source
     truth_column: str | None = None  # the column that has the true labels
     image_root: Path | None = None  # where the paths of a CSV start; the CSV's own folder if not given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 
 import torch
@@ -52,14 +53,16 @@ def explain(error: Exception) -> str:
 def introduce(visit: Visit) -> SiteHead:
     """Who the site is, and what it has."""
     data = visit.data
-    return SiteHead(
-        name=visit.settings.site,
-        identity=identity(visit.settings.folder),
-        classes=list(data.classes),
-        shape=list(data.shape),
-        train=len(data.train.y),
-        test=len(data.test.y) if data.test else 0,
-    )
+    told = {
+        "name": visit.settings.site,
+        "identity": identity(visit.settings.folder),
+        "classes": list(data.classes),
+        "shape": list(data.shape),
+        "train": len(data.train.y),
+        "test": len(data.test.y) if data.test else 0,
+        "table": json.dumps([head.model_dump() for head in data.table]),
+    }
+    return SiteHead.model_validate(told)
 
 
 def work(visit: Visit, kind: str, net: Net, params: Params, order: Order) -> Content:

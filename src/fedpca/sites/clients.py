@@ -122,7 +122,7 @@ class SiteClients:
             return {}
         round = next(iter(there.values())).round
         evaluate = first and self.due(round if kind == EVALUATE else round - 1)
-        run = self.roster.session.content(self.agreement.classes, evaluate)
+        run = self.roster.session.content(self.agreement, evaluate)
         written = messages.write_orders(params, there, self.layout)
         sites = {self.roster.nodes[site]: site for site in there}
         contents = {node: written[site] | run for node, site in sites.items()}

@@ -1,4 +1,4 @@
-"""What a site brings to a run: its images and labels, and a way to build the model."""
+"""What a site brings to a run: its images or its table, its labels, and a way to build the model."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedpca.core import Net, Shard
+from fedpca.core import Images, Net, Shard
 from fedpca.errors import DataError, SettingsError, UserError
 from fedpca.models.build import as_net, build_model, last_linear
+from fedpca.sites.columns import ColumnHead, tell_columns
 from fedpca.sites.messages import RunHead
 from fedpca.sites.settings import SiteSettings
 
 if TYPE_CHECKING:  # each answer is a new process: what is not needed is not loaded
+    from fedpca.data.cache import Dataset
     from fedpca.data.given import Rows, UserData
 
 Labels = NDArray[np.int64]
 BuildModel = Callable[[], nn.Module]
 LoadData = Callable[[Any], "UserData"]  # of what the engine tells a site about itself
+Inputs = tuple[Sequence[Images], tuple[ColumnHead, ...]]  # of the train and the test part; what is told of a table
 
 
 @dataclass(frozen=True)
@@ -36,28 +39,29 @@ class SiteData:
     classes: tuple[str, ...]  # names; none where labels are the numbers of the model's outputs
     shape: tuple[int, ...]  # of an image
     build: Callable[[], Net]
+    table: tuple[ColumnHead, ...] = ()  # what is told of its columns where it is one, when the site joins
 
 
 ReadData = Callable[[Any, SiteSettings, RunHead], SiteData]  # of the engine's context, the site and the run
 
 
 def own_folder(context: object, site: SiteSettings, run: RunHead) -> SiteData:
-    """The images and labels that the site's settings name, decoded once; the model that the run names."""
-    from fedpca.data.datasets import load, require_images
+    """The images or rows and the labels that the site's settings name, and the model that the run names."""
+    from fedpca.data.datasets import load
 
     if site.data is None:
         raise SettingsError('the site has no data: its settings must name them, as data = "FOLDER"')
     if run.task.data is None or run.task.model is None:
         raise SettingsError("the run names no model and no way to read data: sites must bring functions of their own")
     dataset = load(run.task.data.model_copy(update={"dataset": str(site.data)}))
-    require_images(dataset, site.data)
     codes = codes_of(dataset.classes, run.classes, site.data)
-    parts = ((_mapped(part.images), torch.from_numpy(codes[part.labels])) for part in (dataset.train, dataset.test))
-    train, test = (Shard(*part) for part in parts)
-    channels, height, width = dataset.train.images.shape[1:]
+    inputs, table = (_table_inputs if dataset.table else _images)(dataset, site, run)
+    parts = zip(inputs, (dataset.train, dataset.test), strict=True)
+    train, test = (Shard(x, torch.from_numpy(codes[part.labels])) for x, part in parts)
+    channels, height, width = train.x[torch.arange(1)].shape[1:]
     place = (channels, height, width), len(run.classes or dataset.classes), run.task.plan.seed
     net = partial(build_model, run.task.model, *place, device=site.device)
-    return SiteData(train, test, dataset.classes, (channels, height, width), net)
+    return SiteData(train, test, dataset.classes, (channels, height, width), net, table)
 
 
 def codes_of(own: Sequence[str], agreed: Sequence[str], place: Path) -> Labels:
@@ -93,6 +97,24 @@ def net_of(build_model: BuildModel, shape: tuple[int, ...], device: str) -> Net:
     head = getattr(module, "head", None)
     head = last_linear(module, (head if isinstance(head, nn.Linear) else linear[-1]).out_features)
     return as_net(module, head, shape, device)  # type: ignore[arg-type]
+
+
+def _images(dataset: Dataset, site: SiteSettings, run: RunHead) -> Inputs:
+    if run.table:
+        raise DataError(f"{site.data}: these are images, but the site joined with a table of numbers")
+    return [_mapped(part.images) for part in (dataset.train, dataset.test)], ()
+
+
+def _table_inputs(dataset: Dataset, site: SiteSettings, run: RunHead) -> Inputs:
+    """Rows as the agreed encoding makes them; before that the bare numbers, and what is told of them."""
+    from fedpca.data.standardise import values_of
+    from fedpca.sites.encoding import encode_rows, read_encoding
+
+    values = [values_of(part.images) for part in (dataset.train, dataset.test)]
+    if encoding := read_encoding(run.table):
+        return [torch.from_numpy(encode_rows(encoding, dataset.table, own, site.data)) for own in values], ()
+    told = tell_columns(dataset.table, values[0], run.sums and site.sums, site.data)
+    return [torch.from_numpy(own[:, :, None, None]) for own in values], tuple(told)
 
 
 def _mapped(images: NDArray[np.generic]) -> Rows:

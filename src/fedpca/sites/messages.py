@@ -6,12 +6,14 @@
 | | `shown` | vectors that the server's rule keeps and shows to clients, where it has any |
 | | `order` | `round`, `rounds`, and the site's own `verdict` as JSON, which nests and keeps every float's bits |
 | | `run` | the run's `id`, `task`, `classes`; whether to `evaluate`; `exchange`; `privacy` of reports |
+| | | of tables: how columns go into the model (`table`); whether to tell `sums` of them |
 | its report | `report` | the numbers |
 | its update | `arrays` | the trained state; absent where the site had nothing to train on |
 | | `update` | `size`, `reliability` |
 | | `report` | the numbers |
 | with either | `evaluation` | how the global model does on the site's held-out images, if asked for and there are any |
 | who it is | `site` | `name`, `identity`, `classes`, `shape`, and how many images there are for `train` and `test` |
+| | | of a `table`: name, kind and sums of each column, as JSON |
 """
 
 from __future__ import annotations
@@ -24,13 +26,24 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, Json, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Json,
+    NonNegativeInt,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from torch import Tensor
 
 from fedpca.core import ClientId, Order, Params, Report, Update, Verdict
 from fedpca.errors import WireError
 from fedpca.models.flat import Layout
 from fedpca.settings.base import Share
+from fedpca.sites.columns import MAX_COLUMNS, ColumnHead
 from fedpca.sites.settings import ReportPrivacy, SiteName
 from fedpca.sites.task import Task
 
@@ -86,7 +99,11 @@ class RunHead(BaseModel):
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]  # names a folder at the site
     task: Json[Task]
     classes: list[str]  # in the order of the model's outputs; none as long as they are not agreed on
+    table: (
+        str  # how its columns go into the model, as `encoding.write_encoding` writes it; empty as long as that is open
+    )
     evaluate: bool
+    sums: bool  # whether a site that joins is to tell the sums of its table: not after the first round
     exchange: Literal["two", "one"]
     privacy: Json[ReportPrivacy]
 
@@ -101,6 +118,17 @@ class SiteHead(BaseModel):
     shape: list[PositiveInt]  # of an image
     train: PositiveInt
     test: NonNegativeInt
+    table: Json[Annotated[list[ColumnHead], Field(max_length=MAX_COLUMNS)]] = []  # its columns; none of images
+
+    @model_validator(mode="after")
+    def _columns_fit_the_rows(self) -> SiteHead:
+        if len({head.name for head in self.table}) < len(self.table):
+            raise ValueError("two columns of its table have the same name")
+        for head in self.table:
+            if head.totals and head.totals.count > self.train:
+                got = f"{head.totals.count} values in {self.train} rows"
+                raise ValueError(f"column {head.name!r:.80} cannot have {got}")
+        return self
 
 
 METRIC_VALUES = TypeAdapter(dict[str, Share], config=ConfigDict(strict=True))
@@ -169,11 +197,19 @@ def read_update(content: Content, layout: Layout) -> Update:
 
 
 def write_run(
-    run: str, task: Task, classes: Sequence[str], evaluate: bool, exchange: str, privacy: ReportPrivacy
+    run: str,
+    task: Task,
+    exchange: str,
+    privacy: ReportPrivacy,
+    *,
+    classes: Sequence[str],
+    table: str,
+    evaluate: bool,
+    sums: bool,
 ) -> Content:
     """What every message to a site says about its run."""
-    texts = {"id": run, "task": task.model_dump_json(), "privacy": privacy.model_dump_json()}
-    return Content({RUN: {**texts, "exchange": exchange, "classes": list(classes), "evaluate": evaluate}})
+    texts = {"id": run, "task": task.model_dump_json(), "privacy": privacy.model_dump_json(), "exchange": exchange}
+    return Content({RUN: {**texts, "classes": list(classes), "table": table, "evaluate": evaluate, "sums": sums}})
 
 
 def read_run(content: Content) -> RunHead:
@@ -183,7 +219,7 @@ def read_run(content: Content) -> RunHead:
 
 def write_site(site: SiteHead) -> Content:
     """A site's answer to being asked who it is."""
-    return Content({SITE: site.model_dump()})
+    return Content({SITE: site.model_dump(round_trip=True)})  # columns as JSON, which keeps every float's bits
 
 
 def read_site(content: Content) -> SiteHead:

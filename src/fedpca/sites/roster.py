@@ -42,7 +42,7 @@ class Roster:
         online = self.engine.nodes()
         self.known = {node: site for node, site in self.known.items() if node in online}
         self._ask(online)
-        self._listen()
+        self._listen(online)
         before, earlier = set(self.nodes), set(self.refusals)
         self.nodes, self.refusals = assign(self.known, online, self.agreement)
         self.names = sorted({*self.names, *self.nodes}, key=by_value)
@@ -79,10 +79,10 @@ class Roster:
     def _ask(self, online: Mapping[NodeId, str]) -> None:
         new = sorted(online.keys() - self.known.keys() - set(self.questions.values()))
         if new:
-            question = self.session.content(())  # no classes yet: who has others is turned away by name
+            question = self.session.question(sums=self.agreement is None)  # later nobody has use for them
             self.questions |= self.engine.send(HELLO, dict.fromkeys(new, question), self.session.deployment.deadline)
 
-    def _listen(self) -> None:
+    def _listen(self, online: Mapping[NodeId, str]) -> None:
         for message, answer in self.engine.receive(list(self.questions)) if self.questions else ():
             node = self.questions.pop(message)
             try:
@@ -90,7 +90,7 @@ class Roster:
                     raise WireError(answer.reason)
                 self.known[node] = read_site(answer)
             except WireError as error:
-                self.log(f"a site cannot join: {error}")
+                self.log(f"{online.get(node) or 'a site'} cannot join: {error}")
 
     def _announce(self, before: set[ClientId], earlier: set[ClientId]) -> None:
         for name in sorted(self.nodes.keys() - before):

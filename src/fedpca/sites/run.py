@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -11,6 +13,7 @@ from uuid import uuid4
 import torch
 
 from fedpca.core import ClientId, Params, Server
+from fedpca.data.standardise import require_table_settings
 from fedpca.errors import RunError
 from fedpca.loop import play
 from fedpca.models.build import build_model
@@ -24,6 +27,7 @@ from fedpca.settings.experiment import Experiment
 from fedpca.sites.agreement import Agreement, agree
 from fedpca.sites.clients import SiteClients, costs
 from fedpca.sites.deployment import task_of
+from fedpca.sites.encoding import read_encoding
 from fedpca.sites.engine import Engine
 from fedpca.sites.roster import Log, Roster
 from fedpca.sites.session import Session
@@ -108,7 +112,8 @@ def _identity(cell: Cell) -> tuple[str, Agreement | None]:
     if not (cell.folder / CHECKPOINT).exists() or not (cell.folder / ABOUT).exists():
         return uuid4().hex, None
     known = read_about(cell.folder)
-    return known["run"], Agreement(tuple(known["classes"]), tuple(known["shape"]))
+    table = read_encoding(json.dumps(known.get("table", [])))
+    return known["run"], Agreement(tuple(known["classes"]), tuple(known["shape"]), table)
 
 
 def _first_server(writer: RunWriter, roster: Roster, agreement: Agreement, fresh: Server) -> Server:
@@ -125,7 +130,7 @@ def _first_server(writer: RunWriter, roster: Roster, agreement: Agreement, fresh
 def about(cell: Cell, roster: Roster, agreement: Agreement) -> About:
     """What the run works on and with; the truth about sites is not known to anybody."""
     sites = roster.heads()
-    return {
+    described: About = {
         "run": roster.session.run,
         "method": facts_of(cell.settings),
         "dataset": cell.settings.data.dataset,
@@ -137,6 +142,9 @@ def about(cell: Cell, roster: Roster, agreement: Agreement) -> About:
         "deployment": roster.session.deployment.model_dump(mode="json"),
         "versions": {**versions(), **roster.engine.versions()},
     }
+    if agreement.table:
+        described["table"] = [asdict(column) for column in agreement.table]
+    return described
 
 
 def _line(server: Server, clients: SiteClients) -> RoundLine:
@@ -157,6 +165,8 @@ def _model(experiment: Experiment, agreement: Agreement) -> tuple[Params, Layout
     """The state that a fresh run begins with, and its names."""
     if not agreement.classes:
         raise RunError("the sites name no classes: set deploy.classes, or start the run from FedPCA(...).start")
+    if agreement.table:
+        require_table_settings(experiment, "what the sites have")
     channels, height, width = agreement.shape
     place = (channels, height, width), len(agreement.classes), experiment.seeds[0]
     net = build_model(experiment.model, *place, weights_of(experiment.model))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fedpca.sites.agreement import Agreement
+from fedpca.sites.encoding import write_encoding
 from fedpca.sites.messages import Content, write_run
 from fedpca.sites.settings import Deployment
 from fedpca.sites.task import Task
@@ -17,7 +19,26 @@ class Session:
     task: Task
     deployment: Deployment
 
-    def content(self, classes: tuple[str, ...], evaluate: bool = False) -> Content:
-        """What a message says about the run."""
+    def question(self, sums: bool) -> Content:
+        """What the question who a site is says about the run: nothing that was agreed on.
+
+        Who has other classes or columns is turned away by name and can say so. `sums` asks for those of a table.
+        """
+        return self._content(Agreement((), ()), evaluate=False, sums=sums)
+
+    def content(self, agreement: Agreement, evaluate: bool) -> Content:
+        """What an order says about the run."""
+        return self._content(agreement, evaluate, sums=False)
+
+    def _content(self, agreed: Agreement, evaluate: bool, sums: bool) -> Content:
         own = self.deployment
-        return write_run(self.run, self.task, classes, evaluate, own.exchange, own.privacy)
+        return write_run(
+            self.run,
+            self.task,
+            own.exchange,
+            own.privacy,
+            classes=agreed.classes,
+            table=write_encoding(agreed.table),
+            evaluate=evaluate,
+            sums=sums,
+        )

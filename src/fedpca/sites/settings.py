@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from fedpca.settings.base import Count, Device, NonNegative, Positive, Settings
+from fedpca.settings.base import Count, Device, Names, NonNegative, Positive, Settings
 
 SITE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$"  # a file's name, a log's prefix and a setting's value
 SiteName = Annotated[str, Field(pattern=SITE_NAME)]
@@ -32,14 +32,8 @@ class Deployment(Settings):
     deadline: Positive = 600.0  # seconds that sites have to answer in an exchange
     wait: Positive = 600.0  # seconds that sites have to appear before the first round
     exchange: Literal["two", "one"] = "two"  # report, then training; or both at once, judged by the last reports
-    classes: tuple[str, ...] = ()  # in the order of the model's outputs; if not given, all that the first sites have
+    classes: Names = ()  # in the order of the model's outputs; if not given, all that the first sites have
     privacy: ReportPrivacy = ReportPrivacy()
-
-    @field_validator("classes", mode="before")
-    @classmethod
-    def _split_text(cls, value: object) -> object:
-        """Names in one text are separated by commas: Flower's configs have no lists."""
-        return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _check_quorum(self) -> Deployment:
@@ -61,11 +55,12 @@ class SiteSettings(Settings):
     RENAMED: ClassVar = {"veil": "privacy"}
 
     site: SiteName
-    data: Path | None = None  # images and labels, in any layout of docs/settings.md
+    data: Path | None = None  # images or a table, and labels, in any layout of docs/data.md
     store: Path | None = None  # what the site remembers between messages
     device: Device = "cpu"
     threads: Count = 1  # of PyTorch; only one gives the bits of a simulation
     privacy: ReportPrivacy | None = None  # in place of what the server asks for
+    sums: bool = True  # tells the sums of its table when it joins; else numbers are standardised without its rows
 
     @property
     def folder(self) -> Path:
