@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import dedent
@@ -32,6 +32,7 @@ from fedpca.operate.supervisor import alive, descendants, send
 from fedpca.results.page import write_page
 from fedpca.results.read.runs import find_runs
 from fedpca.runs.check import check_experiment, method_of
+from tests.sites.hospitals import simulated, write_hospitals
 from tests.unmeasured import unmeasured
 
 NAMES = ("aachen", "bonn", "celle", "dessau", "essen", "fulda", "gotha", "halle")
@@ -124,7 +125,6 @@ def digits(sites: int) -> dict[str, Shard]:
 
 def made(folder: Path, prefix: list[str], sites: int) -> Iterator[Federation]:
     federation = Federation(folder, prefix, digits(sites))
-    make_keys(list(federation.shards), folder / "keys")
     for name, shard in federation.shards.items():
         (folder / "data" / name).mkdir(parents=True)
         held = torch.arange(0, len(shard.y), 5)
@@ -135,9 +135,15 @@ def made(folder: Path, prefix: list[str], sites: int) -> Iterator[Federation]:
             x_test=shard.x[held],
             y_test=shard.y[held],
         )
+    yield from started(federation, list(federation.shards))
+
+
+def started(federation: Federation, names: Sequence[str]) -> Iterator[Federation]:
+    """The same federation, with keys and processes for sites of these names."""
+    make_keys(list(names), federation.folder / "keys")
     try:
         federation.start_server()
-        for name in federation.shards:
+        for name in names:
             federation.start_site(name)
         yield federation
     finally:
@@ -152,6 +158,13 @@ def four(tmp_path_factory: pytest.TempPathFactory, prefix: list[str]) -> Iterato
 @pytest.fixture(scope="module")
 def eight(tmp_path_factory: pytest.TempPathFactory, prefix: list[str]) -> Iterator[Federation]:
     yield from made(tmp_path_factory.mktemp("eight"), prefix, 8)
+
+
+@pytest.fixture
+def hospitals(tmp_path: Path, prefix: list[str]) -> Iterator[Federation]:
+    """Four sites, each with a table of numbers."""
+    write_hospitals(tmp_path / "data", NAMES[:4])
+    yield from started(Federation(tmp_path, prefix, {}), NAMES[:4])
 
 
 def assert_engines_bits(federation: Federation, folder: Path) -> None:
@@ -197,6 +210,27 @@ def test_four_sites_and_a_server_killed_in_between_give_the_engines_bits(four: F
 @pytest.mark.skipif("FEDPCA_SLOW" not in os.environ, reason="takes minutes: set FEDPCA_SLOW=1")
 def test_eight_sites_give_the_engines_bits(eight: Federation):
     played(eight, 8, killed_after=None)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("FEDPCA_SLOW" not in os.environ, reason="takes minutes: set FEDPCA_SLOW=1")
+def test_tables_at_four_sites_and_a_server_killed_in_between_give_the_bits_of_a_simulation(hospitals: Federation):
+    out, method = hospitals.folder / "tables", "fedpca-hs-auto"
+    config = {"methods": method, "rounds": 6, f"method.{method}.warmup": 2, "deploy.deadline": LIMIT}
+    config |= {"deploy.sites": 4, "deploy.quorum": 4, "deploy.out": str(out)}
+    run = hospitals.run(**config)
+    hospitals.wait_for(lambda: len(hospitals.lines("tables", method)) >= 2, run)
+    hospitals.kill("server")
+    assert run.wait(LIMIT) == 1
+    hospitals.start_server()
+    assert hospitals.run(**config).wait(LIMIT) == 0, hospitals.tails()
+    assert all(not line["left_out"] for line in hospitals.lines("tables", method))
+    expected, came = (
+        simulated(hospitals.folder / "data", method)[0],
+        load_file(out / method / "seed-0/final.safetensors"),
+    )
+    assert expected.keys() == came.keys()
+    assert all(torch.equal(expected[name], came[name]) for name in expected)
 
 
 FAULTY = '''

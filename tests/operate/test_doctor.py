@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fedpca.errors import UserError
 from fedpca.operate.check_keys import check_keys
 from fedpca.operate.check_server import check_clock, check_server
-from fedpca.operate.doctor import Expected, Machine, check_data, examine
+from fedpca.operate.doctor import Expected, Machine, _guard, check_data, examine
 from fedpca.operate.findings import Finding
 from fedpca.operate.keys import make_keys, read_certificate, read_tls_key
 
@@ -204,6 +204,37 @@ def test_a_class_that_the_federation_lacks_is_an_error_and_a_missing_one_a_warni
     more = list(check_data(data, EXPECTED.model_copy(update={"classes": ("0", "1", "2", "3")})))
     assert [f.what for f in more if f.level == "warning"] == ["no images of 3"]
     assert not errors(iter(more))
+
+
+TABLE = Expected(classes=("0", "1"), model="mlp")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Thirty rows, of which only the first has a value of `marker`."""
+    rows = [f"{number},{'a' if number % 3 else 'b'},{'' if number else 3.5},{number % 2}" for number in range(30)]
+    for part in ("train", "test"):
+        (tmp_path / "own").mkdir(exist_ok=True)
+        (tmp_path / "own" / f"{part}.csv").write_text("\n".join(["age,pain,marker,label", *rows]))
+    return tmp_path / "own"
+
+
+def test_a_table_is_found_good_and_what_its_sums_tell_is_warned_of(table: Path):
+    good, warning, classes = check_data(table, TABLE)
+    assert good.what == f"{table}: 30 rows to train on, 30 to test on, 2 classes, 3 columns: age, pain, marker"
+    assert (warning.level, warning.what.partition(":")[0]) == ("warning", "marker")
+    assert "sums=false" in warning.remedy
+    assert classes.level == "ok"
+
+
+def test_a_table_that_cannot_take_part_is_an_error(table: Path, data: Path):
+    lacking = TABLE.model_copy(update={"feature_columns": ("age", "weight")})
+    assert "has no column 'weight'" in str(errors(_guard(check_data(table, lacking)))[0])
+    found = errors(check_data(table, TABLE.model_copy(update={"model": "cnn-small"})))
+    assert found == [f"model cnn-small is for images, and {table} is a table"]
+    assert f"{table} is a table, but the federation's data are images" in errors(check_data(table, EXPECTED))
+    (found, *_) = errors(check_data(data, TABLE))
+    assert found.startswith(f"{data} has images, but the federation's data are tables")
 
 
 def test_other_versions_than_the_federations_are_errors(tmp_path: Path):

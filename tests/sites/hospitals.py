@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,14 +34,18 @@ def hospital_rows(name: str, count: int) -> list[list[object]]:
     return rows
 
 
-def write_hospitals(folder: Path) -> None:
-    """`all` has everybody's rows in turn; each hospital's folder has its own, without the column of the centers."""
+def write_hospitals(folder: Path, names: Sequence[str] = NAMES) -> None:
+    """`all` has everybody's rows in turn; each hospital's folder has its own, without the column of the centers.
+
+    `names` are what the four are called in place of their own.
+    """
     sizes = dict(zip(NAMES, (46, 40, 52, 44), strict=True))
     for part, factor in (("train", 1), ("test", 0.5)):
-        rows = {name: hospital_rows(name, int(factor * count)) for name, count in sizes.items()}
-        mixed = [own[turn] for turn in range(max(sizes.values())) for own in rows.values() if turn < len(own)]
+        rows = [hospital_rows(name, int(factor * count)) for name, count in sizes.items()]
+        named = [[[name, *row[1:]] for row in own] for name, own in zip(names, rows, strict=True)]
+        mixed = [own[turn] for turn in range(max(sizes.values())) for own in named if turn < len(own)]
         write_csv(folder / "all" / f"{part}.csv", mixed, HEADER)
-        for name, own in rows.items():
+        for name, own in zip(names, rows, strict=True):
             write_csv(folder / name / f"{part}.csv", [row[1:] for row in own], HEADER[1:])
 
 

@@ -146,6 +146,9 @@ def check_data(data: Path, expected: Expected | None) -> Iterator[Finding]:
         from fedpca.operate.check_table import check_table
 
         yield from check_table(dataset, data, expected.model if expected else None)
+        if expected is not None and expected.shape is not None:
+            remedy = "ask for a federation.toml without shape, or give the site images"
+            yield Finding("error", f"{data} is a table, but the federation's data are images", remedy)
     else:
         yield from _check_images(dataset, data, expected)
     if expected is not None:
