@@ -187,13 +187,25 @@ def test_a_site_that_tells_no_sums_takes_part_by_those_of_the_others():
         agree([silent], ())
 
 
-def test_texts_of_all_sites_together_have_a_limit():
-    def named(site: str) -> SiteHead:
-        column = Column("name", tuple(f"{site}{number:02}" for number in range(60)))
-        return table_site(site, np.arange(60.0)[:, None], (column,))
+def named(site: str, count: int) -> SiteHead:
+    """A site whose texts nobody else has."""
+    column = Column("name", tuple(f"{site}{number:02}" for number in range(count)))
+    return table_site(site, np.arange(float(count))[:, None], (column,))
 
-    with pytest.raises(RunError, match=r"column 'name' has 120 different texts at all sites .*data\.feature_columns"):
-        agree([named("a"), named("b")], ())
+
+def test_a_site_with_too_many_texts_is_refused_by_name_and_does_not_hold_up_the_others():
+    few, many = [named("a", 3), named("b", 4)], named("c", 98)
+    agreement = agree([*few, many], ())
+    assert agreement == agree(few, ())
+    assert [agreement.mismatch(site) for site in few] == [None, None]
+    got = "its column 'name' has 98 different texts, 105 with those of other sites, but a category may have 100"
+    assert agreement.mismatch(many).startswith(got)
+
+
+def test_a_column_of_names_is_refused_at_nearly_every_site():
+    sites = [named(name, 60) for name in "abcd"]
+    agreement = agree(sites, ())
+    assert [bool(agreement.mismatch(site)) for site in sites] == [True, True, True, False]
 
 
 def test_a_table_that_changed_since_the_site_joined_is_an_error():

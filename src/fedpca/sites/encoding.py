@@ -34,12 +34,7 @@ def agree_on_encoding(sites: Sequence[SiteHead]) -> Encoding:
     told = [_sums_of(site, list(kinds)) for site in fitting if all(head.totals for head in site.table)]
     if not told:
         raise RunError("no site tells the sums of its table, by which numbers are standardised: set sums = true at one")
-    total = add_sums(told)
-    for name, levels in zip(kinds, total.levels, strict=True):
-        if len(levels) > MAX_LEVELS:
-            got = f"column {name!r:.80} has {len(levels)} different texts at all sites together"
-            raise RunError(f"{got}, but a category may have {MAX_LEVELS}: list the columns in data.feature_columns")
-    return encoding_of(list(kinds), total)
+    return encoding_of(list(kinds), _add_within_limit(told))
 
 
 def mismatch(table: Sequence[ColumnHead], encoding: Encoding) -> str | None:
@@ -54,7 +49,7 @@ def mismatch(table: Sequence[ColumnHead], encoding: Encoding) -> str | None:
         there, here = WORDS[kinds[other.name]], WORDS[other.kind]
         remedy = "write its values alike at all sites"
         return f"its column {other.name!r:.80} holds {here}, that of the federation {there}: {remedy}"
-    return None
+    return _too_many_levels(table, encoding)
 
 
 def width(encoding: Encoding) -> int:
@@ -97,6 +92,29 @@ def _kinds(sites: Sequence[SiteHead]) -> dict[str, Kind]:
 def _other_kind(table: Sequence[ColumnHead], kinds: dict[str, Kind]) -> ColumnHead | None:
     """The first column that is not what it must be; one without values fits."""
     return next((head for head in table if head.kind not in ("empty", kinds[head.name])), None)
+
+
+def _add_within_limit(told: Sequence[ColumnSums]) -> ColumnSums:
+    """The sums of all sites, without those with most texts in a column that has too many of them together.
+
+    Such texts are names, or one site's nonsense: neither is to keep the others from their run.
+    """
+    left, total = list(told), add_sums(told)
+    while crowded := [k for k, levels in enumerate(total.levels) if len(levels) > MAX_LEVELS]:
+        counts = [len(own.levels[crowded[0]]) for own in left]
+        del left[counts.index(max(counts))]
+        total = add_sums(left)
+    return total
+
+
+def _too_many_levels(table: Sequence[ColumnHead], encoding: Encoding) -> str | None:
+    levels = {column.name: column.levels for column in encoding}
+    for head in table:
+        own = head.totals.levels if head.totals else []
+        if own and (count := len({*own, *levels[head.name]})) > MAX_LEVELS:
+            got = f"its column {head.name!r:.80} has {len(own)} different texts, {count} with those of other sites"
+            return f"{got}, but a category may have {MAX_LEVELS}: list the columns to use in data.feature_columns"
+    return None
 
 
 def _sums_of(site: SiteHead, names: Sequence[str]) -> ColumnSums:
