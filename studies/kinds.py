@@ -57,7 +57,15 @@ KINDS: tuple[Kind, ...] = (
     _kind("two classes with 10 % positives, 20 clients", "two-tenth", 20),
     _kind("two classes with 10 % positives, 10 clients", "two-tenth", 10),
     *(
-        _kind(f"skewed classes, {data}, Dirichlet {alpha}", data, 20, images=images, split="dirichlet", alpha=alpha)
+        _kind(
+            f"skewed classes, {data}, Dirichlet {alpha}",
+            data,
+            20,
+            images=images,
+            split="dirichlet",
+            alpha=alpha,
+            min_images=10,
+        )
         for data, images in (("digits", None), ("fashion-mnist", 5000))
         for alpha in (0.1, 0.3, 1.0)
     ),
