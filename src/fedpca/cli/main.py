@@ -132,6 +132,9 @@ def results(
     clients: Annotated[
         Path | None, typer.Option(help="Write what each run says of each client to this CSV file.")
     ] = None,
+    groups: Annotated[
+        Path | None, typer.Option(help="Write each method's score in each test group to this CSV file.")
+    ] = None,
     paper: Annotated[bool, typer.Option("--paper", help="Show the paper's numbers of the same setting too.")] = False,
     paper_of: Annotated[
         str | None, typer.Option(metavar="DATASET", help="The paper's numbers for another dataset, such as cifar10.")
@@ -157,9 +160,8 @@ def results(
         found = tables.with_paper(found, paper_of)
     if against:
         found = tables.with_against(found, runs, against)
-    write_results(
-        runs, found, html=html, figures=figures, at=at, markdown=markdown, latex=latex, csv=csv, clients=clients
-    )
+    files = {"markdown": markdown, "latex": latex, "csv": csv, "clients": clients, "groups": groups}
+    write_results(runs, found, html=html, figures=figures, at=at, **files)
     if as_json:
         print(json.dumps(tables.as_json(found), indent=2))
     else:

@@ -38,6 +38,7 @@ def write_results(
     latex: Path | None,
     csv: Path | None,
     clients: Path | None = None,
+    groups: Path | None = None,
 ) -> None:
     """Writes what was asked for, and says of figures which could not be drawn."""
     from fedpca.results import tables
@@ -54,6 +55,8 @@ def write_results(
         _write(csv, tables.as_csv(results))
     if clients is not None:
         _write(clients, tables.clients_as_csv(runs))
+    if groups is not None:
+        _write(groups, tables.groups_as_csv(results))
     if markdown is not None:
         _write(markdown, tables.as_markdown(tables.for_pages(results)))
     if latex is not None:

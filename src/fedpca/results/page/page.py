@@ -15,9 +15,10 @@ from string import Template
 
 from fedpca import __version__
 from fedpca.results.page.data import key, run_data
+from fedpca.results.page.groups import group_section
 from fedpca.results.page.summary import Note, comparison, notes
 from fedpca.results.page.verdict import verdict
-from fedpca.results.page.words import quantity
+from fedpca.results.page.words import non_breaking, quantity
 from fedpca.results.read.runs import Run, by_scenario, distinction_words, name_of
 from fedpca.results.tables.rows import tabulate
 from fedpca.results.tables.sheet import Cell, Sheet
@@ -101,6 +102,7 @@ def parts(runs: Sequence[Run]) -> dict[str, str]:
     return {
         "summaries": "".join(summaries) + "".join(f'<dl class="notes across">{_notes(n)}</dl>' for n in across if n),
         "tables": "".join(_table(overview(table)) for table in tables) or "<p>No round has been tested.</p>",
+        "groups": "".join(group_section(run, i, hidden=i != shown) for i, run in enumerate(runs)),
     }
 
 
@@ -143,19 +145,14 @@ def _summary(run: Run, seeds: int, number: int, hidden: bool) -> str:
         f'<div data-run="{number}"{" hidden" * hidden}>'
         f'<p class="note">{escape(run.label())}, seed {run.seed}, after round {run.rounds[-1]["round"]}</p>'
         f'<p class="lead">{escape(found.who)}</p>'
-        f'<p class="verdict"><strong>How sure:</strong> {_non_breaking(found.how_sure)}</p>'
-        f'<p class="verdict"><strong>What to do next:</strong> {_non_breaking(found.next)}</p>'
+        f'<p class="verdict"><strong>How sure:</strong> {non_breaking(found.how_sure)}</p>'
+        f'<p class="verdict"><strong>What to do next:</strong> {non_breaking(found.next)}</p>'
         f'<dl class="notes">{_notes(notes(run, seeds))}</dl></div>'
     )
 
 
 def _notes(found: Sequence[Note]) -> str:
-    return "".join(f"<div><dt>{escape(note.head)}</dt><dd>{_non_breaking(note.text)}</dd></div>" for note in found)
-
-
-def _non_breaking(text: str) -> str:
-    """The text as HTML, percent signs and deviations kept with their numbers."""
-    return escape(text).replace(" %", "&nbsp;%").replace(" ± ", "&nbsp;±&nbsp;")
+    return "".join(f"<div><dt>{escape(note.head)}</dt><dd>{non_breaking(note.text)}</dd></div>" for note in found)
 
 
 def _table(sheet: Sheet) -> str:

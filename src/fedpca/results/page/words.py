@@ -1,6 +1,7 @@
 """Numbers and names in plain sentences."""
 
 from collections.abc import Sequence
+from html import escape
 
 MAX_NAMES = 16  # names in a sentence; the others are counted
 
@@ -39,3 +40,8 @@ def sentence(text: str) -> str:
 def percent(share: float) -> str:
     """A share as 38.5 %, whole numbers without decimals."""
     return f"{100 * share:.1f}".removesuffix(".0") + " %"
+
+
+def non_breaking(text: str) -> str:
+    """The text as HTML, percent signs and deviations kept with their numbers."""
+    return escape(text).replace(" %", "&nbsp;%").replace(" ± ", "&nbsp;±&nbsp;")

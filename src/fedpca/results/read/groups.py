@@ -34,9 +34,16 @@ class GroupScores:
 
     groups: tuple[GroupScore, ...]
     worst: float
+    worst_group: str
     average: float
-    worst_without: float | None  # None where no group is suspect, or all are
-    average_without: float | None
+    worst_without: float | None = None  # None where no group is suspect, or all are
+    worst_group_without: str | None = None
+    average_without: float | None = None
+
+    @property
+    def suspects(self) -> tuple[str, ...]:
+        """The groups whose labels are suspect."""
+        return tuple(group.group for group in self.groups if group.suspect)
 
 
 def group_scores(runs: Sequence[Run]) -> GroupScores:
@@ -47,12 +54,15 @@ def group_scores(runs: Sequence[Run]) -> GroupScores:
             pooled[group] += [100 * value for value in values]
     suspects = _suspects(runs)
     groups = tuple(_score(runs[0], group, fmean(values), group in suspects) for group, values in pooled.items())
-    sure = [group.score for group in groups if not group.suspect]
-    has_both = 0 < len(sure) < len(groups)
-    every = [group.score for group in groups]
-    return GroupScores(
-        groups, min(every), fmean(every), min(sure) if has_both else None, fmean(sure) if has_both else None
-    )
+    sure = [group for group in groups if not group.suspect]
+    without = _over(sure) if 0 < len(sure) < len(groups) else ()
+    return GroupScores(groups, *_over(groups), *without)
+
+
+def _over(groups: Sequence[GroupScore]) -> tuple[float, str, float]:
+    """The worst score and its group, and the average."""
+    lowest = min(groups, key=lambda group: group.score)
+    return lowest.score, lowest.group, fmean(group.score for group in groups)
 
 
 def _score(run: Run, group: str, score: float, suspect: bool) -> GroupScore:

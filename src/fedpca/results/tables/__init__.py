@@ -4,7 +4,7 @@ from fedpca.results.tables.against import with_against
 from fedpca.results.tables.clients import clients_as_csv
 from fedpca.results.tables.formats import as_html, as_latex, as_markdown, as_rich
 from fedpca.results.tables.paper import with_paper
-from fedpca.results.tables.plain import as_csv, as_json
+from fedpca.results.tables.plain import as_csv, as_json, groups_as_csv
 from fedpca.results.tables.rows import Results, tabulate
 from fedpca.results.tables.sheets import for_pages, for_terminal
 
@@ -19,6 +19,7 @@ __all__ = [
     "clients_as_csv",
     "for_pages",
     "for_terminal",
+    "groups_as_csv",
     "tabulate",
     "with_against",
     "with_paper",

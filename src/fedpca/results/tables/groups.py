@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fedpca.results.read.groups import KINDS, GroupScore
 from fedpca.results.read.metrics import metric_head
@@ -11,6 +11,7 @@ from fedpca.results.tables.sheet import Cell, Column, Line, Sheet
 
 MAX_NAMED = 5  # test groups that a note names
 MAX_LINES = 40  # that a terminal shows
+MAX_CLASSES = 4  # whose images are listed; of more, the smallest class is named
 INTERVAL = "The interval is Wilson's for so many images, if drawn at random; it knows nothing of seeds and training."
 
 
@@ -24,14 +25,14 @@ def group_sheet(results: Results, max_lines: int | None = None) -> Sheet:
     head = metric_head(results.accuracy)
     columns = (
         Column("images", 0),
-        Column("smallest class", narrow=False),
+        Column(support_head(results.classes), narrow=False),
         Column(head, 2),
         Column("95 % interval"),
     )
     lines = [_line(results, row, group) for row in results.rows for group in row.groups.groups]
     notes = [*_notes(results, head)]
     if max_lines is not None and len(lines) > max_lines:
-        lines, notes = [], [f"{len(lines)} scores: --markdown and --json have them.", *notes]
+        lines, notes = [], [f"{len(lines)} scores: --groups, --markdown and --json have them.", *notes]
     return Sheet(f"Test groups; {results.title}", columns, tuple(lines), tuple(notes), first="test group")
 
 
@@ -39,17 +40,22 @@ def _line(results: Results, row: Row, group: GroupScore) -> Line:
     images = None if group.images is None else Cell(group.images)
     interval = None if group.low is None or group.high is None else f"{group.low:.1f} to {group.high:.1f}"
     name = group.group + " (suspect)" * group.suspect
-    cells = (images, _smallest(results, group), Cell(group.score), interval)
+    cells = (images, support(group, results.classes), Cell(group.score), interval)
     return Line(row.method, name, cells, bool(row.unfinished))
 
 
-def _smallest(results: Results, group: GroupScore) -> str | None:
-    """The class with the fewest images, in words."""
-    if not group.classes:
+def support_head(classes: Sequence[str]) -> str:
+    """What stands above `support`."""
+    return "smallest class" if len(classes) > MAX_CLASSES else "of each class"
+
+
+def support(group: GroupScore, classes: Sequence[str]) -> str | None:
+    """A test group's images of each class or, where there are many classes, of the smallest; None if not known."""
+    if not group.classes or not classes:
         return None
-    least = min(range(len(group.classes)), key=lambda label: group.classes[label] if group.classes else 0)
-    name = results.classes[least] if least < len(results.classes) else str(least)
-    return f"{name}: {group.classes[least]}"
+    named = [*zip(classes, group.classes, strict=False)]
+    shown = [min(named, key=lambda pair: pair[1])] if len(classes) > MAX_CLASSES else named
+    return ", ".join(f"{name}: {count}" for name, count in shown)
 
 
 def _notes(results: Results, head: str) -> Iterator[str]:
@@ -58,18 +64,22 @@ def _notes(results: Results, head: str) -> Iterator[str]:
         yield INTERVAL
     for row in results.rows:
         yield from _suspects(row, head)
-    if results.uncounted:
-        listed = "; ".join(f"{group} ({why})" for group, why in results.uncounted.items())
+    yield from uncounted_words(results.uncounted)
+
+
+def uncounted_words(uncounted: Mapping[str, str]) -> Iterator[str]:
+    """Which test groups are too small to count, and why; nothing if there are none."""
+    if uncounted:
+        listed = "; ".join(f"{group} ({why})" for group, why in uncounted.items())
         yield f"Too small to count, and so not in worst and average: {listed}."
 
 
 def _suspects(row: Row, head: str) -> Iterator[str]:
     """What a method's judgement says of the test labels, and of worst and average."""
     scores = row.groups
-    names = [group.group for group in scores.groups if group.suspect]
-    if not names:
+    if not scores.suspects:
         return
-    yield f"{row.method} judges {listed_groups(names)} mislabeled: test labels there are suspect."
+    yield f"{row.method} judges {listed_groups(scores.suspects)} mislabeled: test labels there are suspect."
     if scores.worst_without is not None and scores.average_without is not None:
         without = f"worst {head} {scores.worst_without:.2f}, average {scores.average_without:.2f}"
         yield f"Without: {without}; with: {scores.worst:.2f} and {scores.average:.2f}."

@@ -11,7 +11,12 @@ from fedpca.results.read.differences import Difference
 from fedpca.results.tables.rows import OTHERS, Results, Row, names_of, score_of
 from fedpca.runs.scores import Headline, Spread
 
+WITHOUT = ("suspect_groups", "worst_without_suspect", "average_without_suspect")  # where any test group is suspect
 GAIN = ("gain", "gain_low", "gain_high", "gain_seeds")  # after a score's name
+GROUP = (
+    *("group", "metric", "score", "low", "high", "images"),
+    *("is_worst", "is_suspect", "seeds", "unfinished", "not_counted"),
+)
 PLACE = ("scenario", "dataset", "rho", "eta", "category", "method")
 
 
@@ -20,35 +25,52 @@ def as_csv(tables: Sequence[Results]) -> str:
     metrics = list(dict.fromkeys(metric for results in tables for row in results.rows for metric in row.scores))
     is_known = any(results.mislabeled is not None for results in tables)
     names = [*names_of(metrics), *(OTHERS if is_known else ())]
-    settings = list(dict.fromkeys(key for results in tables for key in results.distinction))
+    settings = _settings(tables)
+    suspects = WITHOUT if any(row.groups.suspects for results in tables for row in results.rows) else ()
     pairs = [pairs for results in tables if results.published for pairs in results.published.pairs.values()]
     published = [name for name in names if any(name in own for own in pairs)]
     gains = [name for name in names if any(name in own for results in tables for own in _gains(results).values())]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*PLACE, *settings, *_heads(names, published, gains)])
+    writer.writerow([*PLACE, *settings, *_heads(names, [*suspects], published, gains)])
     for results in tables:
         for row in results.rows:
             own = results.published.pairs.get(row.method, {}) if results.published else {}
             paper = [own[name].paper if name in own else None for name in published]
             cells = [cell for name in names for cell in _full(row, name)]
-            place = [*_place(results, row), *(results.distinction.get(key) for key in settings)]
             counted = (row.seeds, row.unfinished, row.judged.clients() if row.judged else "")
-            writer.writerow([*place, *cells, *counted, *paper, *_against(results, row, gains)])
+            without = [*_without(row)][: len(suspects)]
+            place = _place(results, row, settings)
+            writer.writerow([*place, *cells, *counted, *without, *paper, *_against(results, row, gains)])
     return out.getvalue()
 
 
-def _heads(names: Sequence[str], published: Sequence[str], gains: Sequence[str]) -> Iterator[str]:
+def _heads(
+    names: Sequence[str], suspects: Sequence[str], published: Sequence[str], gains: Sequence[str]
+) -> Iterator[str]:
     """What stands above the numbers."""
     for name in names:
         yield from (name, f"{name}_spread")[: 1 + score_of(name).is_spread]
-    yield from ("seeds", "unfinished", "judged_mislabeled", *(f"paper_{name}" for name in published))
+    yield from ("seeds", "unfinished", "judged_mislabeled", *suspects, *(f"paper_{name}" for name in published))
     yield from ["against"] * bool(gains)
     yield from (f"{name}_{end}" for name in gains for end in GAIN)
 
 
-def _place(results: Results, row: Row) -> tuple[object, ...]:
-    return results.title, results.dataset, *_noise(results), row.category, row.method
+def _settings(tables: Sequence[Results]) -> list[str]:
+    """The settings that tell these scenarios apart, dotted."""
+    return list(dict.fromkeys(key for results in tables for key in results.distinction))
+
+
+def _place(results: Results, row: Row, settings: Sequence[str]) -> tuple[object, ...]:
+    own = (results.distinction.get(key) for key in settings)
+    return results.title, results.dataset, *_noise(results), row.category, row.method, *own
+
+
+def _without(row: Row) -> Iterator[object]:
+    """Whose test labels are suspect, and what is left without them."""
+    yield ", ".join(row.groups.suspects)
+    yield row.groups.worst_without
+    yield row.groups.average_without
 
 
 def _noise(results: Results) -> tuple[float | None, float | None]:
@@ -79,6 +101,32 @@ def _full(row: Row, name: str) -> Iterator[float | None]:
         yield value.known_std if isinstance(value, Spread) else None
 
 
+def groups_as_csv(tables: Sequence[Results]) -> str:
+    """Every method's score in each test group, one line each; groups that are too small to count say why."""
+    settings = _settings(tables)
+    classes = list(dict.fromkeys(name for results in tables for name in results.classes))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*PLACE, *settings, *GROUP, *(f"images_of_{name}" for name in classes)])
+    for results in tables:
+        for row in results.rows:
+            place = _place(results, row, settings)
+            writer.writerows([*place, *cells] for cells in _group_lines(results, row, classes))
+    return out.getvalue()
+
+
+def _group_lines(results: Results, row: Row, classes: Sequence[str]) -> Iterator[list[object]]:
+    """The cells of GROUP, then the images of each class."""
+    for own in row.groups.groups:
+        score = [results.accuracy, own.score, own.low, own.high, own.images]
+        support = dict(zip(results.classes, own.classes or (), strict=False))
+        is_worst = own.score == row.groups.worst and len(row.groups.groups) > 1
+        marks = [is_worst, own.suspect, row.seeds, row.unfinished, None]
+        yield [own.group, *score, *marks, *map(support.get, classes)]
+    for group, why in results.uncounted.items():
+        yield [group, *[None] * (len(GROUP) - 2), why, *[None] * len(classes)]
+
+
 def as_json(tables: Sequence[Results]) -> list[dict[str, object]]:
     """All tables as plain data."""
     return [
@@ -88,6 +136,7 @@ def as_json(tables: Sequence[Results]) -> list[dict[str, object]]:
             **dict(zip(("rho", "eta"), _noise(results), strict=True)),
             "distinction": dict(results.distinction),
             "groups": results.groups,
+            "classes": results.classes,
             "uncounted_groups": dict(results.uncounted),
             "mislabeled": results.mislabeled,
             "rows": [_plain(row) for row in results.rows],
