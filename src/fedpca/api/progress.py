@@ -27,8 +27,11 @@ err = Console(stderr=True)
 
 
 def say(message: str) -> None:
-    """Prints a message for people, as it is."""
-    err.print(message, markup=False, soft_wrap=True)
+    """Prints a message for people, as it is; a notebook breaks the lines of plain text alone."""
+    if err.is_jupyter:
+        print(message)
+    else:
+        err.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -70,6 +73,7 @@ class NotebookLine:
 
         self.total = sum(cell.settings.rounds for cell in cells)
         self.rounds: dict[Path, int] = {}  # played so far, by run folder
+        self.warnings = Warnings()
         self.html = HTML
         self.shown = display(HTML("starting"), display_id=True)
 
@@ -79,6 +83,7 @@ class NotebookLine:
         done = sum(self.rounds.values())
         name = escape(f"{cell.name} round {line['round']}/{cell.settings.rounds} {scores_of(cell, line)}")
         self.shown.update(self.html(f'<progress value="{done}" max="{self.total}"></progress> {name}'))
+        self.warnings.give(cell, line)
 
 
 class RoundsBar:
@@ -100,7 +105,7 @@ class RoundsBar:
         self.task = TaskID(0)
         self.rounds: dict[Path, int] = {}  # played so far, by run folder: runs may go on side by side
         self.scores: dict[Path, str] = {}  # when last tested
-        self.warned: set[tuple[Path, str]] = set()
+        self.warnings = Warnings()
 
     def __enter__(self) -> Callable[[Cell, RoundLine], None]:
         self.bar.start()
@@ -112,24 +117,36 @@ class RoundsBar:
         self.bar.stop()
 
     def on_round(self, cell: Cell, line: RoundLine) -> None:
-        """Moves the bar, and says once per run and client whose answers are left out."""
-        from fedpca.runs.cell import nobody_counts
-
+        """Moves the bar, and says what went wrong in the round."""
         self.rounds[cell.folder] = line["round"]
         name = f"{cell.name} round {line['round']}/{cell.settings.rounds}"
         scores = self.scores[cell.folder] = scores_of(cell, line) or self.scores.get(cell.folder, "")
         self.bar.update(self.task, completed=sum(self.rounds.values()), description=name, scores=scores)
-        for client, reason in line["left_out"].items():
-            self._warn(cell, client, f"{name}: client {client} is left out: {reason}")
-        if nobody_counts(cell.settings, line):
-            self._warn(cell, "", f"{name}: nobody's answer can be used; the model stays as it is (a smaller lr?)")
+        self.warnings.give(cell, line)
         if not err.is_terminal and line["round"] == cell.settings.rounds:
             err.print(f"{name}: {scores}", markup=False)
 
-    def _warn(self, cell: Cell, client: str, message: str) -> None:
-        if (cell.folder, client) not in self.warned:
-            self.warned.add((cell.folder, client))
-            err.print(message, markup=False)
+
+class Warnings:
+    """What went wrong in rounds, said once per run and client."""
+
+    def __init__(self) -> None:
+        self.given: set[tuple[Path, str]] = set()
+
+    def give(self, cell: Cell, line: RoundLine) -> None:
+        """Says whose answers are left out, and that nobody's can be used."""
+        from fedpca.runs.cell import nobody_counts
+
+        name = f"{cell.name} round {line['round']}/{cell.settings.rounds}"
+        for client, reason in line["left_out"].items():
+            self._once(cell, client, f"{name}: client {client} is left out: {reason}")
+        if nobody_counts(cell.settings, line):
+            self._once(cell, "", f"{name}: nobody's answer can be used; the model stays as it is (a smaller lr?)")
+
+    def _once(self, cell: Cell, client: str, message: str) -> None:
+        if (cell.folder, client) not in self.given:
+            self.given.add((cell.folder, client))
+            say(message)
 
 
 def scores_of(cell: Cell, line: RoundLine) -> str:

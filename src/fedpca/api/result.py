@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from fedpca.api.notebook import runs_html, table_html
+from fedpca.api.notebook import runs_html, shown_in_notebooks, table_html
 from fedpca.api.results import Results
 from fedpca.core import Net
 from fedpca.data.given import UserData
@@ -78,20 +78,20 @@ class Result:
             "suspicion": [state.suspicion for state in states],
             "weight": [state.weight for state in states],
         }
-        return pa.table(columns | {name: column(last, name, names) for name in ("loss", "dispersion")})
+        columns |= {name: column(last, name, names) for name in ("loss", "dispersion")}
+        return shown_in_notebooks(pa.table(columns))
 
     @cached_property
     def rounds(self) -> pa.Table:
         """A row for each round: worst and average of each metric over the test groups, who is judged mislabeled, …"""
-        return pa.Table.from_pylist([_round(line) for line in self.run.rounds])
+        return shown_in_notebooks(pa.Table.from_pylist([_round(line) for line in self.run.rounds]))
 
     @cached_property
     def scores(self) -> pa.Table:
         """A row for each tested round and test group, with its metrics."""
         lines = [(line["round"], line["groups"] or {}) for line in self.run.rounds]
-        return pa.Table.from_pylist(
-            [{"round": number, "group": group, **own} for number, groups in lines for group, own in groups.items()]
-        )
+        rows = [{"round": number, "group": group, **own} for number, groups in lines for group, own in groups.items()]
+        return shown_in_notebooks(pa.Table.from_pylist(rows))
 
     @torch.no_grad()
     def predict_proba(self, x: UserData) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fedpca.api.notebook import runs_html
+from fedpca.api.notebook import runs_html, shown_in_notebooks
 from fedpca.atomic import write_whole
 from fedpca.results.page import write_page
 from fedpca.results.read.runs import Run
@@ -38,7 +38,7 @@ class Results:
         """All numbers of all tables, as `fedpca results --csv` writes them."""
         from pyarrow import csv
 
-        return csv.read_csv(BytesIO(as_csv(self.tables).encode()))
+        return shown_in_notebooks(csv.read_csv(BytesIO(as_csv(self.tables).encode())))
 
     def page(self, path: str | Path) -> Path:
         """Writes the page of these runs to an HTML file."""

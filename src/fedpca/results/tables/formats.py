@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -85,14 +85,24 @@ def as_html(sheets: Sequence[Sheet]) -> str:
 def _html(sheet: Sheet) -> Iterator[str]:
     yield f"<p><b>{escape(sheet.title)}</b></p>"
     if sheet.lines:
-        heads = ("method", *(f"{column.group} {column.head}".strip() for column in sheet.columns))
-        yield f"<table><thead><tr>{''.join(f'<th>{escape(head)}</th>' for head in heads)}</tr></thead><tbody>"
-        for line in sheet.lines:
-            cells = _cells(line, sheet.columns, escape, "<b>", "</b>")
-            yield f"<tr><td>{escape(line.method)}{' *' * line.unfinished}</td>"
-            yield "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+        heads = [sheet.first, *(f"{column.group} {column.head}".strip() for column in sheet.columns)]
+        words = [True, *(column.digits is None for column in sheet.columns)]
+        several = len({line.category for line in sheet.lines}) > 1
+        yield f"<table><thead>{html_row(map(escape, heads), words, 'th')}</thead><tbody>"
+        for line, category in _with_headings(sheet.lines):
+            if category and several:
+                yield f'<tr><th colspan="{len(heads)}" style="text-align: left">{escape(category)}</th></tr>'
+            name = escape(line.method) + " *" * line.unfinished
+            yield html_row([name, *_cells(line, sheet.columns, escape, "<b>", "</b>")], words)
         yield "</tbody></table>"
     yield f"<p>{escape(' '.join(sheet.notes))}</p>"
+
+
+def html_row(cells: Iterable[str], words: Sequence[bool], tag: str = "td") -> str:
+    """A row of cells that are HTML already; notebooks put all to the right, where only numbers belong."""
+    left = ' style="text-align: left"'
+    row = (f"<{tag}{left * is_word}>{cell}</{tag}>" for cell, is_word in zip(cells, words, strict=True))
+    return f"<tr>{''.join(row)}</tr>"
 
 
 def as_latex(sheets: Sequence[Sheet]) -> str:
