@@ -11,7 +11,7 @@ from fedpca.parts.server.diagnose import InARow
 from fedpca.parts.server.identify import Finding
 from fedpca.parts.server.wrong_labels import ShareOfWrongLabels, label_numbers, reference_of
 
-RULE = ShareOfWrongLabels(min_share=0.1, certainty=2.5, max_unseen=0.2, min_clients=10)
+RULE = ShareOfWrongLabels(min_share=0.1, certainty=2.5, min_learned=0.4, max_unseen=0.2, min_clients=10)
 ALONE = torch.zeros(1, dtype=torch.int64)
 
 
@@ -80,7 +80,7 @@ def test_one_class_at_a_client_does_not_make_its_labels_look_wrong():
     probs, _ = predictions(300, 10, 2.0, 77)
     skewed, labels = predictions(300, 10, 2.0, 78, mostly=3)
     mixed = 0.5 * skewed + 0.5 * probs  # the model half believes in the usual classes
-    assert label_slope(mixed, labels)["slope"] < 0.75 * reference_of(_numbers(reports)).slope
+    assert label_slope(mixed, labels)["slope"] < 0.75 * reference_of(_numbers(reports), 0.4).slope
     assert answers({**reports, "99": reported(mixed, labels)})[99] != "mislabeled"
 
 
@@ -141,7 +141,7 @@ def test_fewer_liars_than_a_quarter_leave_the_reference_between_honest_values():
     slopes = sorted(own["slope"] for own in honest.values())
     for count in range(1, 6):
         liars = {f"liar {i}": {**honest["0"], "slope": 3.0, "agreement": 1.0} for i in range(count)}
-        assert slopes[0] <= reference_of(_numbers({**honest, **liars})).slope <= slopes[-1]
+        assert slopes[0] <= reference_of(_numbers({**honest, **liars}), 0.4).slope <= slopes[-1]
 
 
 def test_more_than_half_may_be_mislabeled():
@@ -167,6 +167,13 @@ def test_before_anything_is_learned_nobody_is_judged():
     reports = {str(c): reported(flat, torch.arange(50) % 10) for c in range(6)}
     assert RULE(reports) is None
     assert RULE({"a": {"loss": 1.0, "dispersion": 2.0}}) is None
+
+
+def test_while_little_is_learned_nobody_can_be_told():
+    """A model that predicts a third of ten classes' labels has no say on whose labels are wrong."""
+    reports = {str(c): reported(*predictions(200, 10, 0.8, c)) for c in range(8)}
+    assert max(own["agreement"] for own in reports.values()) < 0.4
+    assert set(answers(reports).values()) == {"cannot tell"}
 
 
 def test_a_report_that_says_what_cannot_be_is_no_evidence():

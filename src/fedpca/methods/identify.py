@@ -38,6 +38,7 @@ class AutoSettings(Settings):
 
     share: OpenShare = 0.1  # of wrong labels above the reference, from which on a client may be judged mislabeled
     certainty: NonNegative = 2.5  # standard errors by which that share must exceed zero
+    min_learned: Share = 0.4  # how far above chance labels must be predicted at the best quarter of the clients
     max_unseen: OpenShare = 0.2  # whoever may have so many more than the reference cannot be told to be innocent
     enter: Count = 2  # rounds in a row that say mislabeled, until a client is judged so
     leave: Count = 3  # rounds in a row that do not, until it is no longer
@@ -116,7 +117,7 @@ def _rule(settings: IdentifySettings) -> Identify:
 
     auto, slope = settings.auto, settings.slope
     if settings.rule == "auto":
-        return ShareOfWrongLabels(auto.share, auto.certainty, auto.max_unseen, auto.min_clients)
+        return ShareOfWrongLabels(auto.share, auto.certainty, auto.min_learned, auto.max_unseen, auto.min_clients)
     return WrongShares(slope.share, slope.certainty) if settings.rule == "slope" else mixture_rule(settings.mixture)
 
 

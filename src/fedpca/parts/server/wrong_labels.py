@@ -47,13 +47,14 @@ class ShareOfWrongLabels:
 
     min_share: float  # of wrong labels above the reference, from which on a client is mislabeled
     certainty: float  # standard errors by which both measures must exceed zero
+    min_learned: float  # how far above chance the clients' labels are predicted, before anybody can be judged
     max_unseen: float  # whoever may exceed the reference by this share cannot be told to be innocent
     min_clients: int  # that are not mislabeled, to call some of them rare
 
     def __call__(self, reports: Mapping[ClientId, Report]) -> Findings | None:
         """Everybody's estimate and group; nobody is mislabeled or rare without evidence."""
         numbers = {c: own for c, report in reports.items() if (own := label_numbers(report))}
-        reference = reference_of(numbers)
+        reference = reference_of(numbers, self.min_learned)
         estimates = {c: self._estimate(own, reference) for c, own in numbers.items()}
         innocent = {c: r for c, r in reports.items() if c in estimates and estimates[c].answer != "mislabeled"}
         rare = rare_among(on_plane(innocent)) if len(innocent) >= self.min_clients else set()
@@ -91,8 +92,8 @@ def label_numbers(report: Report) -> LabelNumbers | None:
     return found if possible else None
 
 
-def reference_of(numbers: Mapping[ClientId, LabelNumbers]) -> Reference | None:
-    """The slope and agreement of right labels; None if there are fewer than three clients, or nothing is learned.
+def reference_of(numbers: Mapping[ClientId, LabelNumbers], min_learned: float) -> Reference | None:
+    """The slope and agreement of right labels; None if there are fewer than three clients, or too little is learned.
 
     Of the clients whose predictions vary as most do, a quarter, two at least, have larger slopes than the first level;
     the reference is the median of the slopes near that. So as many as three quarters of the clients may be mislabeled,
@@ -100,13 +101,19 @@ def reference_of(numbers: Mapping[ClientId, LabelNumbers]) -> Reference | None:
     """
     varied = _lower_median([own.variation for own in numbers.values()])
     eligible = [own for own in numbers.values() if own.variation >= AS_VARIED * varied and own.variation > 0]
-    if len(eligible) < 3:
+    if len(eligible) < 3 or _from_the_top([learned(own) for own in numbers.values()]) < min_learned:
         return None
     level = _from_the_top([own.slope for own in eligible])
     near = [own.slope for own in eligible if NEAR * level < own.slope < level / NEAR]
     slope = _lower_median(near or [level])
     agreement = _from_the_top([own.agreement for own in numbers.values()])
     return Reference(slope, agreement) if slope > 0 and agreement > 0 else None
+
+
+def learned(numbers: LabelNumbers) -> float:
+    """How far above chance a client's labels are predicted: 0 as good as guessing, 1 always."""
+    chance = 1 / numbers.classes
+    return (1 - numbers.disagreement - chance) / (1 - chance)
 
 
 def by_slope(numbers: LabelNumbers, reference: Reference) -> Excess:
