@@ -34,6 +34,8 @@ def test_an_experiment_changed_shown_and_continued(small: Experiment, tmp_path: 
     with pytest.raises(RunError, match="holds a run already"):
         fedpca.run(small, **call)
     assert len(fedpca.run(small, **call, resume=True).runs) == 2
+    longer = fedpca.run(small, **{**call, "changes": ["rounds=4"]}, resume=True)
+    assert [len(run.rounds) for run in longer.runs] == [4, 4]
 
 
 def test_what_is_not_known_is_named():

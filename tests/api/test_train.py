@@ -181,6 +181,8 @@ def test_a_run_is_kept_and_continued(hospitals: Arrays, tmp_path: Path):
     fewer = {city: own for city, own in hospitals.items() if city != "bonn"}
     with pytest.raises(RunError, match="begun with other clients"):
         fedpca.train(fewer, **call, resume=True)
+    longer = fedpca.train(hospitals, **{**call, "rounds": 4}, resume=True)
+    assert equal(longer, fedpca.train(hospitals, **{**call, "rounds": 4, "out": None}))
 
 
 def test_own_test_parts_and_labels_of_any_kind(hospitals: Arrays):

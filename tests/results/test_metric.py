@@ -126,6 +126,6 @@ def test_every_recorded_metric_is_in_files_for_scripts(tmp_path: Path):
     (row, _) = json.loads(json.dumps(as_json(tables)))[0]["rows"]
     assert list(row) == [
         *("method", "name", "category", "acc", "bacc", "auc", OUTSIDE),
-        *("weight", "found", "seeds", "unfinished", "test_groups"),
+        *("weight", "found", "seeds", "unfinished", "replanned", "test_groups"),
     ]
     assert row[OUTSIDE]["worst"]["mean"] == pytest.approx(33)

@@ -75,6 +75,16 @@ def test_the_same_noise_under_two_names_is_told_apart_by_title(tmp_path: Path):
     assert [sheet.title.split(";")[1].split(":")[0].strip() for sheet in sheets[::2]] == ["one", "two"]
 
 
+def test_a_note_names_methods_whose_runs_were_begun_under_another_plan(tmp_path: Path):
+    write_run(tmp_path / "a", method="fedavg")
+    write_run(tmp_path / "b", method="fedga", about={**ABOUT, "earlier_plans": [{"rounds": 6, "until": 6}]})
+    (results,) = tables_of(tmp_path)
+    assert {row.name: row.replanned for row in results.rows} == {"fedavg": 0, "fedga": 1}
+    for sheet in (overview(results), for_pages([results])[0]):
+        (note,) = [note for note in sheet.notes if "would differ" in note]
+        assert note.endswith("12 rounds from the start would differ: fedga.")
+
+
 def test_who_was_found_is_told_with_the_scenario_where_there_are_several(tmp_path: Path):
     groups = ["common", "mislabeled", "rare"]
     write_run(tmp_path / "a", name="one", method="fedpca-d", groups=groups)

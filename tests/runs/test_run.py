@@ -65,7 +65,8 @@ def test_a_run_folder_holds_all_it_promises(small: Experiment, tmp_path):
     assert summary["acc"]["worst"] == pytest.approx(min(means.values()))
     assert summary["acc"]["average"] == pytest.approx(sum(means.values()) / 2)
     assert load_file(cell.folder / "final.safetensors")["1.weight"].shape == (64, 64)
-    assert not (cell.folder / "checkpoint").exists()
+    kept = (cell.folder / record.CHECKPOINT).stat().st_size
+    assert kept < (cell.folder / record.FINAL).stat().st_size / 4, "weights are kept once"
     assert is_done(cell)
 
 
@@ -91,9 +92,9 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(small: Experiment, tmp_pat
 
 def test_a_finished_run_is_left_as_it_is_even_if_asked_again(small: Experiment, tmp_path):
     cell = run(small, tmp_path)
-    before = {path.name: path.read_bytes() for path in cell.folder.iterdir()}
+    before = {path: path.read_bytes() for path in cell.folder.rglob("*") if path.is_file()}
     run(small, tmp_path)
-    assert {path.name: path.read_bytes() for path in cell.folder.iterdir()} == before
+    assert {path: path.read_bytes() for path in cell.folder.rglob("*") if path.is_file()} == before
 
 
 def test_evaluation_may_be_rarer_but_never_in_the_last_rounds(small: Experiment, tmp_path):
@@ -116,9 +117,6 @@ def test_a_folder_with_a_run_is_not_overwritten(small: Experiment, tmp_path):
     with pytest.raises(RunError, match=r"holds a run already.*--resume"):
         check_folder(cell, resume=False)
     check_folder(cell, resume=True)
-    other = Cell(cell.settings.model_copy(update={"rounds": 9}), cell.folder)
-    with pytest.raises(RunError, match=r"rounds was 3, is now 9\).* --out for a run of 9, or set rounds = 3 again"):
-        check_folder(other, resume=True)
     other = Cell(cell.settings.model_copy(update={"participation": 0.5}), cell.folder)
     with pytest.raises(RunError, match=r"participation was 1.0, is now 0.5\): choose another --out$"):
         check_folder(other, resume=True)

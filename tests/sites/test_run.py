@@ -70,6 +70,24 @@ def test_any_engine_gives_the_bits_of_a_simulation(engine: Direct, configured, f
     assert [exchange["kind"] for exchange in lines[-1]["exchanges"]] == ["report", "train"]
 
 
+@pytest.mark.parametrize(("method", "warns"), [("fedavg", False), ("fedpca-hs", True)])
+def test_a_finished_run_goes_on_with_more_rounds(engine: Direct, configured, tmp_path: Path, method: str, warns: bool):
+    experiment, deployment = configured
+    said: list[str] = []
+    longer = experiment.model_copy(update={"methods": (method,), "rounds": 5})
+    serve(engine, longer.model_copy(update={"rounds": 3}), deployment, log=said.append)
+    folder = serve(engine, longer, deployment, log=said.append)
+    assert any("goes on after round 3: rounds was 3, is now 5" in line for line in said)
+    assert any(line.startswith("warning: ") for line in said) is warns
+    assert ("earlier_plans" in json.loads((folder / "about.json").read_text())) is warns
+    lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [1, 2, 3, 4, 5]
+    assert all(line["groups"] for line in lines)
+    straight = serve(engine, longer, deployment.model_copy(update={"out": tmp_path / "straight"}), log=said.append)
+    expected, got = load_file(straight / "final.safetensors"), load_file(folder / "final.safetensors")
+    assert warns or all(torch.equal(expected[name], got[name]) for name in expected)
+
+
 def test_below_the_quorum_a_run_says_whose_answers_are_missing(engine: Direct, configured):
     experiment, deployment = configured
     for number in (0, 1, 2):

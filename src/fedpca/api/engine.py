@@ -10,6 +10,7 @@ from fedpca.errors import FailedError
 from fedpca.runs.cell import Cell, nobody_counts
 from fedpca.runs.folder import RoundLine, read_rounds
 from fedpca.runs.jobs import play_all, schedule
+from fedpca.runs.replan import going_on
 from fedpca.runs.trackers.base import Tracker
 from fedpca.runs.trackers.logs import tracking
 
@@ -26,6 +27,8 @@ def play_runs(
     with counting_bar("reading images", quiet=not progress) as count:
         scheduled = schedule(todo, jobs, workers, data_dir, count)
     for line in scheduled.words if progress else ():
+        say(line)
+    for line in going_on(todo):
         say(line)
     with tracking(trackers, todo, say) as log, watching(todo, progress) as show_round:
 

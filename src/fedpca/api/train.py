@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from fedpca.api.clients import CLIENT, dataset_of, inputs_of
 from fedpca.api.engine import require_training
 from fedpca.api.models import MakeNet, Model, name_of, net_maker
-from fedpca.api.progress import watching
+from fedpca.api.progress import say, watching
 from fedpca.api.result import Result
 from fedpca.data.datasets import Dataset
 from fedpca.data.federation import Federation, federate
@@ -22,6 +22,7 @@ from fedpca.runs.cell import Cell, cells, check_folder
 from fedpca.runs.check import check_experiment
 from fedpca.runs.folder import is_run, read_about
 from fedpca.runs.jobs import default_workers
+from fedpca.runs.replan import going_on
 from fedpca.runs.run import run_cell
 from fedpca.settings.base import Table
 from fedpca.settings.toml import change
@@ -66,7 +67,7 @@ def train(
         name: of the experiment, in titles.
         workers: clients trained at the same time; by default one per core.
         out: folder that keeps the run, as `fedpca run --out` does; without one it is temporary (see `Result.save`).
-        resume: go on with the run that is in `out`.
+        resume: go on with the run that is in `out`, also with more rounds than it was finished with.
         progress: show a bar, in a terminal or a notebook.
 
     >>> import fedpca
@@ -138,6 +139,8 @@ def _play(
 ) -> None:
     device = cell.settings.device
     count = workers or default_workers(cell.settings, federation, probe=make(device))
+    for line in going_on([cell]):
+        say(line)
     with watching([cell], progress) as watch:
         run_cell(cell, dataset, federation, count, watch, lambda: make(device))
     require_training([cell])

@@ -32,6 +32,7 @@ def describe_runs(
     """Prints what every setting would do, and how long all runs would take; writes no run folder."""
     from fedpca.runs.cell import is_done
     from fedpca.runs.jobs import default_workers, every_run
+    from fedpca.runs.replan import going_on
     from fedpca.runs.run import Prepared
     from fedpca.runs.trial import try_out
 
@@ -48,7 +49,7 @@ def describe_runs(
         trial = try_out(experiment, federation, count)
         seconds += len(own) * experiment.rounds * trial.seconds / jobs
         print("\n".join([f"setting {name!r}"] * bool(name) + list(_lines(own, dataset, federation, trial, count))))
-    print("\n".join(_totals(cells, todo, out, jobs, seconds)))
+    print("\n".join([*going_on(todo), *_totals(cells, todo, out, jobs, seconds)]))
 
 
 def _lines(

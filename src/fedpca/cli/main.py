@@ -85,7 +85,7 @@ def run(
     workers: WorkersOption = None,
     out: Out = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue what is there; finished runs are left as they are.")
+        bool, typer.Option("--resume", help="Continue what is there; finished runs go on only if rounds is raised.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would happen, and how long it would take.")

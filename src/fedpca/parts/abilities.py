@@ -63,6 +63,16 @@ class StepsForMany(Protocol):
     def direction(self, weights: Tensor, gradient: Gradient, when: When) -> Tensor: ...
 
 
+class ReadsRounds(Protocol):
+    """A part that says whether it looks at how many rounds there will be: `Order.rounds` or `When.rounds`.
+
+    A part of fedpca that does not say it does not look. A part of another package might.
+    """
+
+    @property
+    def reads_rounds(self) -> bool: ...
+
+
 class MadeOfParts(Protocol):
     """A training that two methods can change part by part, each its own."""
 

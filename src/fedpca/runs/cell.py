@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedpca.errors import RunError
 from fedpca.runs.check import one_run, read_stored
-from fedpca.runs.folder import SETTINGS, RoundLine, is_finished
+from fedpca.runs.folder import CHECKPOINT, SETTINGS, RoundLine, finished_rounds, recorded_rounds
 from fedpca.settings.experiment import Experiment
 from fedpca.settings.toml import flatten
 
@@ -58,8 +58,8 @@ def cells_of_all(settings: Mapping[str, Experiment], out: Path) -> list[Cell]:
 
 
 def is_done(cell: Cell) -> bool:
-    """Whether the run is finished."""
-    return is_finished(cell.folder)
+    """Whether the run is finished, with as many rounds as are wanted now."""
+    return finished_rounds(cell.folder) == cell.settings.rounds
 
 
 def is_tested(settings: Experiment, round: int) -> bool:
@@ -75,7 +75,10 @@ def nobody_counts(settings: Experiment, line: RoundLine) -> bool:
 
 
 def check_folder(cell: Cell, resume: bool) -> None:
-    """Refuses a folder that holds other settings, or any run at all unless it is to be continued."""
+    """Refuses a folder that holds other settings, or any run at all unless it is to be continued.
+
+    The number of rounds may be another one, if the run can go on to it.
+    """
     path = cell.folder / SETTINGS
     if not is_done(cell):
         _require_place(cell.folder)
@@ -83,18 +86,31 @@ def check_folder(cell: Cell, resume: bool) -> None:
         return
     if not resume:
         raise RunError(f"{cell.folder} holds a run already: continue it with --resume, or choose another --out")
-    if (stored := read_stored(path)) != cell.settings:
+    stored = read_stored(path)
+    if stored.model_copy(update={"rounds": cell.settings.rounds}) != cell.settings:
         changed = ", ".join(_differences(stored, cell.settings))
-        raise RunError(f"{cell.folder} was begun with other settings ({changed}): {_remedy(stored, cell.settings)}")
+        raise RunError(f"{cell.folder} was begun with other settings ({changed}): choose another --out")
+    if stored.rounds != cell.settings.rounds:
+        _require_way_on(cell.folder, cell.settings.rounds)
 
 
-def _remedy(stored: Experiment, wanted: Experiment) -> str:
-    if stored.model_copy(update={"rounds": wanted.rounds}) != wanted:
-        return "choose another --out"
-    return (
-        "--resume cannot change the number of rounds, since methods may plan by it and a finished run keeps only its "
-        f"final weights: choose another --out for a run of {wanted.rounds}, or set rounds = {stored.rounds} again"
-    )
+def _require_way_on(folder: Path, wanted: int) -> None:
+    """Refuses to take rounds back, and to go on from a finished run that kept nothing to go on from."""
+    from fedpca.runs.checkpoint import checkpoint_round  # here: it needs PyTorch
+
+    played = max(recorded_rounds(folder), checkpoint_round(folder) or 0)
+    if wanted < played:
+        raise RunError(
+            f"{folder} has {played} rounds, and rounds = {wanted} would take some of them back: set rounds to {played} "
+            "or more, or choose another --out"
+        )
+    if finished_rounds(folder) is not None and not (folder / CHECKPOINT).exists():
+        raise RunError(
+            f"{folder} is finished after {played} rounds and kept only its final weights, from which it cannot go on "
+            "(an earlier version of fedpca played it, or what it had to keep was larger than the model and "
+            f"keep_large_checkpoint was not set): choose another --out for a run of {wanted}, or set rounds = {played} "
+            "again"
+        )
 
 
 def _require_place(folder: Path) -> None:

@@ -5,7 +5,7 @@
 | `settings.toml` | the run's settings, complete | at the beginning |
 | `about.json` | `About`: data, clients and the truth about them, where anybody knows it | at the beginning |
 | `rounds.jsonl` | a `RoundLine` each round | appended, as soon as the model after the round has been tested |
-| `checkpoint/state.safetensors` | all that the run needs to go on | replaced every `checkpoint_every` rounds |
+| `checkpoint/state.safetensors` | what the run needs to go on | every `checkpoint_every` rounds, and at the end |
 | `final.safetensors` | the weights after the last round, under the model's own names | at the end |
 | `features.safetensors` | on request, what the final model sees in some images | at the end |
 | `summary.json` | `Summary`; marks a finished run | last |
@@ -58,6 +58,13 @@ class RoundLine(TypedDict):
     seconds: NotRequired[float]  # that it took; always there in files
 
 
+class EarlierPlan(TypedDict):
+    """How many rounds the run was planned for until a round, after which it went on with another number."""
+
+    rounds: int
+    until: int
+
+
 class About(TypedDict):
     """What the run works on and with."""
 
@@ -78,6 +85,7 @@ class About(TypedDict):
     table: NotRequired[list[dict[str, Any]]]  # of numbers: name, mean, deviation, levels, marks_missing of each column
     deployment: NotRequired[dict[str, Any]]  # its settings, with real sites
     versions: dict[str, str]
+    earlier_plans: NotRequired[list[EarlierPlan]]  # where the method depends on the number of rounds, which was changed
 
 
 # method, seed, rounds; worst, average and std of each metric; rare_weight_times_not_mislabeled, w_r (1 - w_m); seconds
@@ -94,9 +102,23 @@ def is_run(folder: Path) -> bool:
     return all((folder / name).exists() for name in (SETTINGS, ABOUT, ROUNDS))
 
 
-def is_finished(folder: Path) -> bool:
-    """Whether the folder's run is finished."""
-    return (folder / SUMMARY).exists()
+def finished_rounds(folder: Path) -> int | None:
+    """How many rounds the folder's finished run has; None if it is not finished."""
+    path = folder / SUMMARY
+    if not path.exists():
+        return None
+    try:
+        return int(json.loads(path.read_text(encoding="utf-8"))["rounds"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{path} cannot be read ({error!r}): choose another --out, or delete {folder} and start again"
+        ) from None
+
+
+def recorded_rounds(folder: Path) -> int:
+    """How many rounds the folder's record has."""
+    path = folder / ROUNDS
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def append_round(folder: Path, line: RoundLine) -> None:

@@ -29,7 +29,7 @@ from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 
 # settings that say nothing of the data; where in doubt one is not among them, and the data are made once more
-NOT_DATA = {"methods", "method", "seeds", "rounds", "participation", "checkpoint_every"}
+NOT_DATA = {"methods", "method", "seeds", "rounds", "participation", "checkpoint_every", "keep_large_checkpoint"}
 
 
 def prepare(
@@ -87,7 +87,7 @@ def run_cell(
             before = time.perf_counter()
         per_client = cell.settings.evaluation.features
         features = features_of(pool, server.params, federation.shards, per_client, cell.seed) if per_client else None
-        writer.finish(layout_of(pool.nets[0].module).named(server.params), features)
+        writer.finish(server, clients.memory, features)
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def _begin(cell: Cell, dataset: Dataset, federation: Federation, pool: Workers) 
     """What plays and records the run, and where it stands: at its checkpoint, else before its first round."""
     if cell.settings.evaluation.features:
         pool.nets[0].require_features("evaluation.features")
-    writer = RunWriter(cell)
+    writer = RunWriter(cell, layout_of(pool.nets[0].module))
     clients = InProcess(method_of(cell.settings), federation.shards, pool, cell.seed)
     if checkpoint := writer.resume():
         clients.memory.update(checkpoint.memory)

@@ -14,10 +14,12 @@ from torch import Tensor
 
 from fedpca.atomic import write_json, write_whole
 from fedpca.core import NOBODY, ClientId, Server
+from fedpca.models.flat import Layout
 from fedpca.runs import folder
 from fedpca.runs.cell import Cell
-from fedpca.runs.checkpoint import Checkpoint, Memory, load_checkpoint, save_checkpoint, save_tensors
+from fedpca.runs.checkpoint import Checkpoint, Memory, load_checkpoint, save_checkpoint, save_rest, save_tensors
 from fedpca.runs.folder import About, ClientColumns, RoundLine
+from fedpca.runs.replan import replan
 from fedpca.runs.scores import summarize
 from fedpca.settings.toml import write_table
 
@@ -31,9 +33,13 @@ class RunWriter:
     A line is on the disk before the checkpoint that counts on it. A run that is killed at any moment goes on from its
     checkpoint: lines after it are cut off, and their rounds are played again, to the same values. Real sites test a
     model only in the exchange that follows its round: its line is kept in the checkpoint until then.
+
+    A finished run keeps a checkpoint without the weights, which `final.safetensors` has, so that it can go on with more
+    rounds. A checkpoint that lacks them is only ever beside the final weights of its own round.
     """
 
     cell: Cell
+    layout: Layout  # of the model
     untested: RoundLine | None = None  # the last round's, whose model is to be tested
 
     def begin(self, about: About) -> None:
@@ -43,10 +49,15 @@ class RunWriter:
         write_whole(self.cell.folder / folder.SETTINGS, write_table(self.cell.settings))
 
     def resume(self) -> Checkpoint | None:
-        """Where the run stands, if it has a checkpoint, with the record cut back to it."""
+        """Where the run stands, if it has a checkpoint, with the record cut back to it, and no longer finished."""
         if not (self.cell.folder / folder.CHECKPOINT).exists():
             return None
-        checkpoint = load_checkpoint(self.cell.folder)
+        checkpoint = load_checkpoint(self.cell.folder, self.layout)
+        if (self.cell.folder / folder.FINAL).exists():
+            save_checkpoint(self.cell.folder, *checkpoint)  # with the weights, before their other copy goes
+        for name in (folder.SUMMARY, folder.FINAL, folder.FEATURES):
+            (self.cell.folder / name).unlink(missing_ok=True)
+        replan(self.cell, checkpoint.server.round)
         self.untested = checkpoint.untested
         folder.keep_rounds(self.cell.folder, checkpoint.server.round - bool(self.untested))
         return checkpoint
@@ -69,14 +80,17 @@ class RunWriter:
         """Writes the checkpoint."""
         save_checkpoint(self.cell.folder, server, memory, self.untested)
 
-    def finish(self, final: Mapping[str, Tensor], features: Mapping[str, Tensor] | None = None) -> None:
-        """Writes the final weights and the summary, which marks a finished run; the checkpoint goes."""
-        save_tensors(self.cell.folder / folder.FINAL, final)
+    def finish(self, server: Server, memory: Memory, features: Mapping[str, Tensor] | None = None) -> None:
+        """Writes the final weights, what it takes to go on from them, and the summary, which marks a finished run."""
+        final, settings = self.cell.folder / folder.FINAL, self.cell.settings
+        save_tensors(final, self.layout.named(server.params))
         if features:
             save_tensors(self.cell.folder / folder.FEATURES, features)
-        summary = summarize(self.cell.settings, folder.read_rounds(self.cell.folder))
-        write_json(self.cell.folder / folder.SUMMARY, summary)
-        shutil.rmtree((self.cell.folder / folder.CHECKPOINT).parent, ignore_errors=True)
+        max_size = None if settings.keep_large_checkpoint else final.stat().st_size
+        can_go_on = save_rest(self.cell.folder, server, memory, max_size)
+        write_json(self.cell.folder / folder.SUMMARY, summarize(settings, folder.read_rounds(self.cell.folder)))
+        if not can_go_on:
+            shutil.rmtree((self.cell.folder / folder.CHECKPOINT).parent, ignore_errors=True)
 
 
 def client_columns(server: Server, ids: Sequence[ClientId]) -> ClientColumns:

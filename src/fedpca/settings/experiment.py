@@ -218,6 +218,7 @@ class Experiment(Settings):
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0, 1, 2)
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0  # share of the clients that take part in a round
     checkpoint_every: Count = 1  # rounds
+    keep_large_checkpoint: bool = False  # when a run is finished; one smaller than its final weights is always kept
     device: Device = "cpu"  # where models are trained
     data: DataSettings = DataSettings(clients=20)
     rare: RareSettings = RareSettings()

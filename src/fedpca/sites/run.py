@@ -22,6 +22,7 @@ from fedpca.models.pretrained import weights_of
 from fedpca.runs.cell import Cell, cells, check_folder, is_done, is_tested
 from fedpca.runs.check import facts_of
 from fedpca.runs.folder import ABOUT, CHECKPOINT, About, RoundLine, locked_run, read_about
+from fedpca.runs.replan import going_on
 from fedpca.runs.writer import RunWriter, client_columns, versions, with_estimates
 from fedpca.settings.experiment import Experiment
 from fedpca.sites.agreement import Agreement, agree
@@ -43,12 +44,14 @@ def serve(engine: Engine, experiment: Experiment, deployment: Deployment, log: L
         if is_done(cell):
             log(f"{cell.folder} holds this run, finished")
             return cell.folder
+        for line in going_on([cell]):
+            log(line)
         run, agreement = _identity(cell)
         session = Session(run, task_of(cell.settings), deployment)
         roster = Roster(engine, session, log, agreement)
         agreement = meet(roster)
         params, layout = _model(experiment, agreement)
-        writer = RunWriter(cell)
+        writer = RunWriter(cell, layout)
         server = _first_server(writer, roster, agreement, Server(params))
         clients = SiteClients(roster, agreement, layout, partial(is_tested, cell.settings))
         server = _play(writer, clients, server, log)
@@ -100,7 +103,7 @@ def _finish(writer: RunWriter, clients: SiteClients, server: Server, log: Log) -
     """The last model's test, then the files that mark a finished run."""
     clients.evaluate(server.params, server.round)
     writer.add_test(clients.evaluations)
-    writer.finish(clients.layout.named(server.params))
+    writer.finish(server, {})
     log(f"finished: {writer.cell.folder}")
 
 

@@ -38,6 +38,11 @@ class Sharpness:
     radius: float
     growth: float  # the radius grows as in `GSAM`
 
+    @property
+    def reads_rounds(self) -> bool:
+        """Unless the radius is constant."""
+        return self.growth > 0
+
     def __call__(self, site: Site) -> Report:
         """The rise, at least 1e-10; the model is left as it was."""
         net, radius = site.net, radius_in(site.order, self.radius, self.growth)
@@ -92,6 +97,11 @@ class PerformanceAndCapacity:
     def needs_features(self) -> bool:
         """Dispersion is that of the features."""
         return True
+
+    @property
+    def reads_rounds(self) -> bool:
+        """The confidence is that of the top t / T."""
+        return self.confidence is not None
 
     def __call__(self, site: Site) -> Report:
         """The numbers, from one pass in eval mode; `dispersion` alone does not look at labels."""

@@ -49,6 +49,11 @@ class GSAM:
     alpha: float
     growth: float
 
+    @property
+    def reads_rounds(self) -> bool:
+        """Unless the radius is constant."""
+        return self.growth > 0
+
     @torch.no_grad()
     def __call__(self, site: Site, backward: Backward, optimizer: Optimizer) -> None:
         """Two passes over the batch, one step."""

@@ -17,6 +17,11 @@ class RaiseByGap:
     step: float
     center_gaps: bool
 
+    @property
+    def reads_rounds(self) -> bool:
+        """That is where the steps end."""
+        return self.step > 0
+
     def __call__(self, diagnosis: Diagnosis, reports: Mapping[ClientId, Report], when: When) -> Diagnosis:
         """The shares moved, among those who report a gap and are not judged mislabeled."""
         known = dict(remember(diagnosis, reports, when))

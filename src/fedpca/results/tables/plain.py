@@ -157,6 +157,7 @@ def _plain(row: Row) -> dict[str, object]:
         "found": asdict(row.judged) if row.judged else None,
         "seeds": row.seeds,
         "unfinished": row.unfinished,
+        "replanned": row.replanned,
         "test_groups": asdict(row.groups),
     }
 

@@ -35,6 +35,7 @@ class Row:
     judged: Judgements | None  # None for methods that judge nobody
     seeds: int
     unfinished: int  # runs that are still under way
+    replanned: int  # runs that went on with another number of rounds, which their method depends on
     groups: GroupScores  # the accuracy in each test group
 
 
@@ -161,6 +162,7 @@ def _row(label: str, runs: Sequence[Run], deviation: Deviation) -> Row:
         judged=judgements(runs),
         seeds=len(runs),
         unfinished=sum(not run.is_done for run in runs),
+        replanned=sum(bool(run.about.get("earlier_plans")) for run in runs),
         groups=group_scores(runs),
     )
 

@@ -65,7 +65,7 @@ def noise_of(results: Results) -> str:
 def main(scenarios: Sequence[Results]) -> Sheet:
     """Worst and average over the test groups."""
     names = names_of(shown_metrics(scenarios[0].accuracy), ("worst", "average"))
-    notes = (_pooling(scenarios), "Best in bold.")
+    notes = (_pooling(scenarios), "Best in bold.", *_replanned(scenarios))
     return _side_by_side("Worst and average over the test groups", scenarios, names, notes)
 
 
@@ -100,7 +100,8 @@ def overview(results: Results) -> Sheet:
     if single:
         columns = [replace(column, head=column.head.removeprefix("worst ")) for column in columns]
     lines = [_line(row, [*_cells(row, names), Cell(row.seeds)], [row]) for row in results.rows]
-    return Sheet(results.title, tuple(columns), mark_best(columns, lines), (_pooling([results]), *_stars(lines)))
+    notes = (_pooling([results]), *_stars(lines), *_replanned([results]))
+    return Sheet(results.title, tuple(columns), mark_best(columns, lines), notes)
 
 
 def _known(results: Results, name: str) -> bool:
@@ -224,6 +225,14 @@ def _seeds(scenarios: Sequence[Results]) -> Iterator[str]:
 def _stars(lines: Sequence[Line]) -> Iterator[str]:
     if any(line.unfinished for line in lines):
         yield "* has runs that are not finished."
+
+
+def _replanned(scenarios: Sequence[Results]) -> Iterator[str]:
+    """Which methods have runs that are not what as many rounds from the start would be."""
+    rows = [row for results in scenarios for row in results.rows if row.replanned]
+    if names := ", ".join(dict.fromkeys(row.method for row in rows)):
+        planned = "Begun with another number of rounds, which the method depends on"
+        yield f"{planned}; {scenarios[0].settings.rounds} rounds from the start would differ: {names}."
 
 
 def _orders(orders: Sequence[Order]) -> Iterator[str]:
