@@ -136,7 +136,7 @@ def test_refusals_leave_the_folder_as_it_is(small: Experiment, tmp_path: Path):
         play(with_rounds(small, 6, participation=0.5), tmp_path)
     assert record(cell) == before
     shutil.rmtree(cell.folder / "checkpoint")  # as an earlier version left it
-    refusal = r"finished after 3 rounds and kept only its final weights.* --out for a run of 6, or set rounds = 3 again"
+    refusal = r"finished after 3 rounds and kept only its final weights.* --out for a run of 6, set rounds = 3 again"
     with pytest.raises(RunError, match=refusal):
         play(with_rounds(small, 6), tmp_path)
     assert is_done(cell)

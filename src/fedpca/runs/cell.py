@@ -108,8 +108,8 @@ def _require_way_on(folder: Path, wanted: int) -> None:
         raise RunError(
             f"{folder} is finished after {played} rounds and kept only its final weights, from which it cannot go on "
             "(an earlier version of fedpca played it, or what it had to keep was larger than the model and "
-            f"keep_large_checkpoint was not set): choose another --out for a run of {wanted}, or set rounds = {played} "
-            "again"
+            f"keep_large_checkpoint was not set): choose another --out for a run of {wanted}, set rounds = {played} "
+            "again, or choose other runs with --method and --seed"
         )
 
 

@@ -23,7 +23,7 @@ Memory = dict[ClientId, dict[str, Tensor]]
 FORMAT = 2  # of the file; that of fedpca 0.1 has no number
 VERDICTS = TypeAdapter(dict[ClientId, Verdict])
 PARAMS = ("params/weights", "params/buffers", "params/counters")
-SMALL = 1 << 20  # bytes that a finished run keeps beside its final weights whatever their size
+SMALL = 10_000_000  # bytes that a finished run keeps beside its final weights whatever their size
 
 
 class Checkpoint(NamedTuple):
