@@ -12,6 +12,7 @@ from fedpca.methods.base import base
 from fedpca.methods.combine import MixSettings, plus
 from fedpca.methods.define import Plan
 from fedpca.methods.drop import DropSettings, with_drop
+from fedpca.models.user_code import is_users_error, trying
 from fedpca.settings.base import Settings
 
 Tables = Mapping[str, Mapping[str, object]]  # [method.NAME]
@@ -44,7 +45,8 @@ def compose(name: str, plan: Plan, tables: Tables | None = None) -> Method:
 def _build(name: str, plan: Plan, settings: Settings) -> Method:
     from fedpca.methods.registry import METHODS
 
-    method = METHODS[name].build(plan, settings)
+    with trying(f"method {name!r}: building it", is_users_error):
+        method = METHODS[name].build(plan, settings)
     if not isinstance(method, Method):
         raise UserError(f"method {name!r} must return a fedpca.Method, got {type(method).__name__}")
     return replace(method, name=name)

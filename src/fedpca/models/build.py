@@ -17,7 +17,8 @@ from fedpca.models.flat import flatten
 from fedpca.models.pretrained import load_weights
 from fedpca.models.registry import MODELS, ModelEntry, factory_of
 from fedpca.models.scaling import Scaling
-from fedpca.models.trial import trial_pass, trying
+from fedpca.models.trial import trial_pass
+from fedpca.models.user_code import trying
 from fedpca.models.winograd import switch_winograd
 from fedpca.rng import seed_of
 from fedpca.settings.experiment import ModelSettings

@@ -74,6 +74,11 @@ MODELS: Mapping[str, ModelEntry] = {
 }
 
 
+def is_shipped(name: str) -> bool:
+    """Whether a model is one of the package, and not one of a user."""
+    return name in MODELS
+
+
 def factory_of(name: str) -> str:
     """Where the function that builds a model lies, `package.module:function`: the entry's, or the name itself."""
     if name not in MODELS and ":" not in name:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from fedpca.core import Net, Server
@@ -17,6 +18,8 @@ from fedpca.models.build import build_model
 from fedpca.models.device import require_device
 from fedpca.models.flat import layout_of, params_of
 from fedpca.models.pretrained import weights_of
+from fedpca.models.registry import is_shipped
+from fedpca.models.user_code import is_users_error, trying
 from fedpca.runs.backbone import look_through, with_features
 from fedpca.runs.cell import Cell, Watch, is_done, is_tested
 from fedpca.runs.check import facts_of, method_of
@@ -77,8 +80,9 @@ def run_cell(
             return
         writer, clients, start = _begin(cell, dataset, federation, pool)
         server, before = start, time.perf_counter()
-        for server in play(clients.method, clients, start, cell.settings.rounds):
-            line = _line(cell, server, federation, pool)
+        for server in _rounds(cell, clients, start):
+            with _trying(cell, f"the test after round {server.round}"):
+                line = _line(cell, server, federation, pool)
             line["seconds"] = round(time.perf_counter() - before, 4)
             writer.add(line)
             if server.round % cell.settings.checkpoint_every == 0:
@@ -86,7 +90,9 @@ def run_cell(
             watch(cell, line)
             before = time.perf_counter()
         per_client = cell.settings.evaluation.features
-        features = features_of(pool, server.params, federation.shards, per_client, cell.seed) if per_client else None
+        with _trying(cell, "evaluation.features"):
+            own = pool, server.params, federation.shards, per_client, cell.seed
+            features = features_of(*own) if per_client else None
         writer.finish(server, clients.memory, features)
 
 
@@ -154,6 +160,20 @@ def _with_truth(described: About, federation: Federation) -> About:
         wrong = [int((shard.y != truth.labels[client]).sum()) for client, shard in federation.shards.items()]
         described["clients"]["wrong_labels"] = wrong  # how many differ from the true ones
     return described
+
+
+def _rounds(cell: Cell, clients: InProcess, start: Server) -> Iterator[Server]:
+    """The server after each round; what fails in a user's own model or part is told in one message."""
+    server, played = start, play(clients.method, clients, start, cell.settings.rounds)
+    while server.round < cell.settings.rounds:
+        with _trying(cell, f"round {server.round + 1}"):
+            server = next(played)
+        yield server
+
+
+def _trying(cell: Cell, what: str) -> AbstractContextManager[None]:
+    own_model = not is_shipped(cell.settings.model.name)
+    return trying(f"{cell.name}: {what}", partial(is_users_error, own_model=own_model))
 
 
 def _line(cell: Cell, server: Server, federation: Federation, pool: Workers) -> RoundLine:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -16,6 +17,8 @@ from fedpca.methods.base import base, one_stage
 from fedpca.models.build import build_model
 from fedpca.models.flat import params_of
 from fedpca.models.pretrained import weights_of
+from fedpca.models.registry import is_shipped
+from fedpca.models.user_code import is_users_error, trying
 from fedpca.parts.client.report import BATCH
 from fedpca.runs.cell import is_tested
 from fedpca.runs.check import plan_of
@@ -42,7 +45,8 @@ def try_out(experiment: Experiment, federation: Federation, workers: int) -> Tri
     pool = Workers([build_model(experiment.model, *place, experiment.device) for _ in range(workers)])
     try:
         tested = sum(is_tested(experiment, round) for round in range(1, experiment.rounds + 1)) / experiment.rounds
-        seconds = _training_seconds(experiment, federation, pool) + tested * _test_seconds(federation, pool)
+        with trying("a short trial", partial(is_users_error, own_model=not is_shipped(experiment.model.name))):
+            seconds = _training_seconds(experiment, federation, pool) + tested * _test_seconds(federation, pool)
         return Trial(len(pool.nets[0].weights), seconds, peak_memory())
     finally:
         pool.close()

@@ -17,10 +17,11 @@ from fedpca.simulate.batched import Batching, report_batching, training_batching
 from fedpca.simulate.workers import Workers
 
 Answer = TypeVar("Answer")
+WHILE = {"report": "while it reported", "train": "while it trained"}
 
 
 class InProcess:
-    """Simulated clients that answer from their shards; an exception in a client's code ends the run with its trace.
+    """Simulated clients that answer from their shards; an exception in a client's code says whose it was, and when.
 
     Where model and method allow it, many clients are worked on at once (see `batched`), unless `batched` is off: that
     gives the very bits of clients that train alone.
@@ -74,7 +75,11 @@ class InProcess:
         batches = [clients[i : i + batching.size] for i in range(0, len(clients), batching.size)]
 
         def work(net: Net, batch: list[ClientId]) -> list[Answer]:
-            return batching.answer(self._sites(net, params, batch, orders, purpose))
+            try:
+                return batching.answer(self._sites(net, params, batch, orders, purpose))
+            except Exception as error:
+                error.add_note(f"at {_named(batch)}, {WHILE[purpose]} in round {orders[batch[0]].round}")
+                raise
 
         answers = self.workers.map(work, batches, threads=batching.threads)
         for batch, some in zip(batches, answers, strict=True):
@@ -92,3 +97,10 @@ class InProcess:
             rng = partial(stream, self.seed, purpose, order.round, client)
             sites.append(Site(net, shard.x, shard.y, self.memory[client], order, rng))
         return sites
+
+
+def _named(clients: Sequence[ClientId]) -> str:
+    """Whose code it was, as far as that is known: small clients are worked on together."""
+    if len(clients) == 1:
+        return f"client {clients[0]}"
+    return f"one of the {len(clients)} clients {clients[0]} to {clients[-1]}"
