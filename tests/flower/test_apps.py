@@ -154,7 +154,8 @@ def test_the_record_is_a_run_folder_like_any_other(grid: Loopback, configured):
     worst = 100 * min(np.mean([line["groups"][name]["acc"] for line in lines(folder)]) for name in NAMES)
     assert table.rows[0].scores["acc"].worst.mean == pytest.approx(worst)
     assert last["clients"]["id"] == list(NAMES)
-    assert not (folder / "checkpoint").exists()
+    kept = (folder / "checkpoint/state.safetensors").stat().st_size
+    assert kept < (folder / "final.safetensors").stat().st_size, "the weights are not there twice"
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["acc"]["worst"] == pytest.approx(worst / 100)
 
@@ -360,8 +361,8 @@ def test_a_finished_run_is_left_as_it_is(grid: Loopback, configured):
 
 def test_other_settings_in_the_same_folder_are_refused(grid: Loopback, configured):
     serve(grid, *configured("fedavg", rounds=1), log=lambda text: None)
-    with pytest.raises(RunError, match=r"begun with other settings \(rounds was 1, is now 2\)"):
-        serve(grid, *configured("fedavg", rounds=2), log=lambda text: None)
+    with pytest.raises(RunError, match=r"begun with other settings \(training.batch was 16, is now 8\)"):
+        serve(grid, *configured("fedavg", rounds=1, **{"training.batch": 8}), log=lambda text: None)
 
 
 def test_noise_on_reports_is_the_sites_own_choice_first(grid: Loopback, configured):

@@ -45,8 +45,8 @@ SEVERAL = f"""{SETTINGS}
 noise = {{clients = 0.33, labels = 1.0}}
 methods = ["fedavg"]
 """
-# a model that waits, fails or dies when a file says so (`hold` after 40 passes, `fail` and `die` at once) and leaves a
-# file that tells who built it, with how many threads for a kernel
+# a model that waits, fails or dies when a file says so (`hold` after 40 passes, `fail`, `crash` and `die` at once) and
+# leaves a file that tells who built it, with how many threads for a kernel
 MODEL = """
 import itertools, multiprocessing, os, pathlib, signal, time
 from torch import nn
@@ -59,6 +59,8 @@ class Mine(nn.Sequential):
             time.sleep(0.01)
         if os.path.exists("fail"):
             raise ZeroDivisionError("the model's own fault")
+        if os.path.exists("crash"):
+            raise BaseException("nobody's fault")
         if os.path.exists("die"):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().forward(x)
@@ -258,17 +260,31 @@ def test_a_fault_that_the_user_can_mend_reads_as_with_one_job(experiment: Experi
     assert free(tmp_path / "cut")
 
 
-def test_an_exception_in_a_process_comes_with_its_trace(experiment: Experiment, tmp_path: Path):
+def message_after(cause: str, code: int, experiment: Experiment, tmp_path: Path) -> str:
+    """What two processes end with when a model does something after two rounds."""
     process = started(tmp_path, "long.toml", "--out", "cut", "--jobs", 2)
     first = cells(experiment, tmp_path / "cut")[0].folder
     until(lambda: recorded(first) >= 2, process)
-    (tmp_path / "fail").touch()
-    message = ended(process, 1)
+    (tmp_path / cause).touch()
+    message = ended(process, code)
+    assert free(tmp_path / "cut")
+    return message
+
+
+def test_an_exception_in_a_process_comes_with_its_trace(experiment: Experiment, tmp_path: Path):
+    message = message_after("crash", 1, experiment, tmp_path)
     assert message.startswith("Traceback (most recent call last):")
     assert "mine.py" in message
-    assert message.endswith("ZeroDivisionError: the model's own fault\n")
+    assert message.endswith("BaseException: nobody's fault\n")
     assert message.count("Traceback") == 1
-    assert free(tmp_path / "cut")
+
+
+def test_an_exception_of_the_users_model_in_a_process_is_one_message(experiment: Experiment, tmp_path: Path):
+    message = message_after("fail", 2, experiment, tmp_path)
+    assert re.match(r"fedpca: .* failed: ZeroDivisionError: the model's own fault\n", message)
+    assert "mine.py" in message
+    assert "Traceback" not in message
+    assert "processes.py" not in message
 
 
 def test_processes_share_the_cores(experiment: Experiment, federation):
