@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from safetensors import safe_open
 
 from fedpca.errors import RunError
 from fedpca.runs import checkpoint, folder
@@ -33,9 +34,11 @@ def play(experiment: Experiment, out: Path, watch=ignore) -> Cell:
 def record(cell: Cell) -> dict[str, object]:
     """All files of a run but for the time that it took."""
     found: dict[str, object] = {
-        name: (cell.folder / name).read_bytes()
-        for name in (folder.SETTINGS, folder.ABOUT, folder.FINAL, folder.CHECKPOINT)
+        name: (cell.folder / name).read_bytes() for name in (folder.SETTINGS, folder.ABOUT, folder.FINAL)
     }
+    with safe_open(cell.folder / folder.CHECKPOINT, "pt") as file:
+        found[folder.CHECKPOINT] = json.loads(file.metadata()["server"])
+        found |= {name: file.get_tensor(name).tolist() for name in file.keys()}  # noqa: SIM118 (not a dict)
     found[folder.ROUNDS] = [{**line, "seconds": 0} for line in folder.read_rounds(cell.folder)]
     return found | {folder.SUMMARY: {**json.loads((cell.folder / folder.SUMMARY).read_text()), "seconds": 0}}
 
