@@ -31,7 +31,7 @@ def federation_of(
     data: dict, rare: dict | None = None, noise: dict | None = None, table: tuple[int, ...] | None = None, **more
 ):
     settings = {"data": data, "rare": rare or {}, "noise": noise or {}, "model": {"name": "mlp"}, "rounds": 30}
-    training = {"batch": 16, "lr": 0.05}
+    training = {}
     chosen = check_experiment({**settings, "methods": ["fedpca-d-auto"], "training": training, **more}, "test")
     return chosen, federate(chosen, with_classes(table))
 
