@@ -20,6 +20,7 @@ WORKLOADS: dict[str, tuple[str, tuple[int, int, int], int, int]] = {  # model, s
     "digits, cnn-small, 20 x 72": ("cnn-small", (1, 8, 8), 20, 72),
     "fashion, mlp, 50 x 200": ("mlp", (1, 28, 28), 50, 200),
     "cifar, cnn-small, 10 x 200": ("cnn-small", (3, 32, 32), 10, 200),
+    "digits, mlp, 100 x 18": ("mlp", (1, 8, 8), 100, 18),
 }
 
 
@@ -33,6 +34,7 @@ def _ratios(model: str, shape: tuple[int, int, int], clients: int, images: int) 
     plain = base(plan_of(experiment))
     full = method_of(experiment, "fedpca-hs").stages[-1].recipe
     auto = method_of(experiment, "fedpca-hs-auto").stages[-1].recipe
+    before = experiment.model_copy(update={"method": {"fedpca-hs-auto": {"identify": "slope"}}})
     without_sharpness = replace(full, train=replace(full.train, step=descend))  # type: ignore[type-var]
     recipes = {
         "fedavg": plain,
@@ -41,6 +43,7 @@ def _ratios(model: str, shape: tuple[int, int, int], clients: int, images: int) 
         "+ selection and weights": without_sharpness,
         "+ GSAM = fedpca-hs": full,
         "fedpca-hs-auto": auto,
+        "the same by slope": method_of(before, "fedpca-hs-auto").stages[-1].recipe,
     }
     shards = shards_of(shape, clients, images)
     workers = Workers([build(model, shape, 10, 0) for _ in range(2)])

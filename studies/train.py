@@ -14,11 +14,12 @@ from statistics import fmean
 from fedpca.results.read.runs import Run, find_runs
 from fedpca.runs.cell import cells, is_done
 from fedpca.runs.run import prepare, run_cell
+from fedpca.settings.base import Table
 from studies.jobs import work_through
-from studies.judge import RULES
 from studies.kinds import HELD_OUT, Case, cases, experiment
 
-SEEDS, LAST, EVERY = (0, 1, 2), 10, 8
+METHOD, SEEDS, LAST, EVERY = "fedpca-d", (0, 1, 2), 10, 8
+RULES: dict[str, Table] = {"paper": {}, "slope": {"identify": "slope"}, "auto": {"identify": "auto"}}
 
 
 def chosen_cases() -> list[Case]:
@@ -33,8 +34,8 @@ def train(case: Case, out: Path) -> str:
     base = experiment(case, out / "data")
     evaluation = base.evaluation.model_copy(update={"last_rounds": 5})
     prepared = None
-    for rule, (method, table) in RULES.items():
-        update = {"methods": (method,), "method": {method: table}, "seeds": SEEDS, "evaluation": evaluation}
+    for rule, table in RULES.items():
+        update = {"methods": (METHOD,), "method": {METHOD: table}, "seeds": SEEDS, "evaluation": evaluation}
         for cell in cells(base.model_copy(update=update), out / rule / case.name):
             if not is_done(cell):
                 prepared = prepared or prepare(base)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpca.core import Verdict
-from fedpca.parts.client.labels import adapt_to_shares, label_evidence, label_slope
+from fedpca.parts.client.labels import adapt_to_shares, label_evidence, label_slope, side_by_side
 from fedpca.parts.server.diagnose import InARow
 from fedpca.parts.server.identify import Finding
 from fedpca.parts.server.wrong_labels import ShareOfWrongLabels, label_numbers, reference_of
@@ -37,7 +37,7 @@ def flipped(labels: torch.Tensor, classes: int, share: float, kind: str = "symme
 
 
 def reported(probs: torch.Tensor, labels: torch.Tensor, loss: float = 1.0, dispersion: float = 1.0) -> dict[str, float]:
-    (numbers,) = label_evidence(probs, labels, ALONE.expand(len(labels)), [len(labels)])
+    (numbers,) = label_evidence(probs.T, labels, ALONE.expand(len(labels)), [len(labels)])
     return {"loss": loss, "dispersion": dispersion, **numbers}
 
 
@@ -86,18 +86,18 @@ def test_one_class_at_a_client_does_not_make_its_labels_look_wrong():
 
 def test_adapted_predictions_have_the_clients_own_class_shares():
     probs, labels = predictions(500, 4, 1.0, 5, mostly=2)
-    adapted = adapt_to_shares(probs, labels, ALONE.expand(500), [500])
+    adapted = adapt_to_shares(side_by_side(probs.T, labels, ALONE.expand(500), [500])).probs[0]
     shares = (torch.bincount(labels, minlength=4) + 1) / 504
-    assert adapted.sum(dim=1) == pytest.approx(1.0)
-    assert adapted.mean(dim=0).tolist() == pytest.approx(shares.tolist(), abs=0.01)
+    assert adapted.sum(dim=0) == pytest.approx(1.0)
+    assert adapted.mean(dim=1).tolist() == pytest.approx(shares.tolist(), abs=0.01)
 
 
 def test_numbers_of_many_clients_are_those_of_each_alone():
     both = [predictions(40, 5, 2.0, 1), predictions(70, 5, 1.0, 2)]
     probs, labels = (torch.cat(parts) for parts in zip(*both, strict=True))
-    together = label_evidence(probs, labels, torch.tensor([0] * 40 + [1] * 70), [40, 70])
+    together = label_evidence(probs.T, labels, torch.tensor([0] * 40 + [1] * 70), [40, 70])
     for own, (p, y) in zip(together, both, strict=True):
-        alone = label_evidence(p, y, ALONE.expand(len(y)), [len(y)])[0]
+        alone = label_evidence(p.T, y, ALONE.expand(len(y)), [len(y)])[0]
         assert own == pytest.approx(alone, rel=1e-12)
 
 

@@ -20,7 +20,7 @@ from fedpca.parts.server.identify import FLOOR
 BATCH = (
     128  # rows of a pass without gradients; larger ones leave the cache and take 1.6 times as long with convolutions
 )
-# probabilities (N, classes), labels, whose they are, sizes -> each client's numbers
+# probabilities (classes, N), labels, whose they are, sizes -> each client's numbers
 LabelNumbers = Callable[[Tensor, Tensor, Tensor, Sequence[int]], Sequence[Mapping[str, float]]]
 MANY = 2048  # rows of a pass for many small clients of a network without convolutions
 
@@ -136,7 +136,7 @@ class PerformanceAndCapacity:
                 sure = confident_shares(probs.amax(dim=0)[hits], owners[hits], len(sites), share, self.confidence)
                 _add(reports, [{"confidence": level} if level is not None else {} for level in sure])
             if self.labels:
-                _add(reports, self.labels(probs.T, labels, owners, sizes))
+                _add(reports, self.labels(probs, labels, owners, sizes))
         return list(reports)
 
 
