@@ -18,10 +18,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 from typing import TypeVar
 
+from fedpca.core import Verdict
+from fedpca.parts.server.diagnose import InARow
+from fedpca.parts.server.identify import Finding
 from fedpca.results.read.clients import column
 from fedpca.results.read.runs import Run, find_runs
 from fedpca.runs.cell import cells, is_done
@@ -129,6 +133,32 @@ def _print(what: str, groups: dict[str, list[Run]]) -> None:
     print()
 
 
+def hysteresis(out: Path, rule: str) -> None:
+    """What entering after so many rounds in a row, and leaving after so many, does to the recorded answers."""
+    runs = [run for run in find_runs([out / rule]) if run.is_done]
+    print("| enter, leave | innocents judged, client-rounds | recall | changes of a client's group after the first |")
+    print("|---|---|---|---|")
+    for enter, leave in ((1, 1), (2, 2), (2, 3), (3, 3), (3, 5)):
+        wrongly, found, changes = 0, [], 0
+        for run in runs:
+            known, made = run.about["clients"]["id"], set(run.about["mislabeled"])
+            columns = [column(line, "answer", known) for line in run.rounds if line["clients"].get("answer")]
+            for client, says in zip(known, zip(*columns, strict=True), strict=True):
+                groups = _settled(says, InARow(enter, leave))
+                wrongly += sum(groups) if client not in made else 0
+                found += groups[-LAST:] if client in made else []
+                changes += max(0, sum(one != two for one, two in pairwise(groups)) - 1)
+        print(f"| {enter}, {leave} | {wrongly} | {fmean(found):.3f} | {changes} |")
+
+
+def _settled(says: Sequence[str], settle: InARow) -> list[bool]:
+    verdict, judged = Verdict(), []
+    for answer in says:
+        verdict = settle(verdict, Finding("mislabeled" if answer == "mislabeled" else "common", 0.0))
+        judged.append(verdict.group == "mislabeled")
+    return judged
+
+
 def misses(out: Path, rule: str) -> Iterable[str]:
     """Federations in which an innocent client is judged, or a mislabeled one is not, with the numbers of both."""
     for run in find_runs([out / rule]):
@@ -149,12 +179,15 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--misses", action="store_true")
+    parser.add_argument("--hysteresis", action="store_true")
     options = parser.parse_args()
     if options.misses:
         print("\n".join(misses(options.out, options.rule)))
     if options.table:
         table(options.out, options.rule)
-    if options.table or options.misses:
+    if options.hysteresis:
+        hysteresis(options.out, options.rule)
+    if options.table or options.misses or options.hysteresis:
         return
     chosen = [case for case in cases(SEARCH if options.search else HELD_OUT) if options.only in case.name]
     work_through(partial(play, rule=options.rule), chosen, options.out, options.jobs)

@@ -15,7 +15,7 @@ from fedpca.data.labels import class_numbers
 from fedpca.errors import DataError
 from fedpca.settings.experiment import Experiment
 
-MISLABELED_FROM = 0.25  # share of wrong labels by data.truth_column; also that of the -auto methods
+MISLABELED_FROM = 0.25  # share of wrong labels by data.truth_column
 Labels = NDArray[np.int64]
 
 
