@@ -67,7 +67,7 @@ class Result:
 
     @cached_property
     def clients(self) -> pa.Table:
-        """A row for each client after the last round: images, judgement, since when, suspicion, weight, loss, …"""
+        """A row for each client after the last round: images, judgement, since when, suspicion, answer, weight, …"""
         states, about, last = client_states(self.run), self.run.about, self.run.rounds[-1]
         names = [state.client for state in states]
         columns: dict[str, list[Any]] = {
@@ -76,6 +76,9 @@ class Result:
             "judged": [state.group for state in states],
             "since": [state.since for state in states],
             "suspicion": [state.suspicion for state in states],
+            "suspicion_low": [state.low for state in states],
+            "suspicion_high": [state.high for state in states],
+            "answer": [state.answer for state in states],
             "weight": [state.weight for state in states],
         }
         columns |= {name: column(last, name, names) for name in ("loss", "dispersion")}

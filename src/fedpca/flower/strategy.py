@@ -118,11 +118,17 @@ def layout_from(arrays: ArrayRecord) -> Layout:
 
 
 def metrics_of(server: Server) -> MetricRecord:
-    """The latest loss, dispersion, suspicion and weight of each site as `SITE/NAME`, and whether it is `mislabeled`."""
+    """The latest loss, dispersion, suspicion and weight of each site as `SITE/NAME`, and whether it is `mislabeled`.
+
+    Where shares of wrong labels are estimated, also the suspicion's interval and whether it `cannot_tell`.
+    """
     known: dict[str, float] = {}
     for site, verdict in server.diagnosis.items():
         numbers = {name: verdict.report.get(name) for name in ("loss", "dispersion")}
         numbers |= {"suspicion": verdict.suspicion, "weight": (server.weights or {}).get(site)}
+        if made := verdict.estimate:
+            numbers |= {"suspicion_low": made.low, "suspicion_high": made.high}
+            numbers["cannot_tell"] = float(made.answer == "cannot tell")
         numbers["mislabeled"] = None if verdict.group is None else float(verdict.group == "mislabeled")
         known |= {f"{site}/{name}": value for name, value in numbers.items() if isinstance(value, float)}
     return MetricRecord(dict(known))

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from statistics import fmean
 from typing import Any
 
-from fedpca.results.read.clients import Line, clients_of, column, judged_since, known_of, threshold, truth
+from fedpca.results.page.estimates import rule_words
+from fedpca.results.read.clients import (
+    Line,
+    clients_of,
+    column,
+    has_estimates,
+    judged_since,
+    known_of,
+    threshold,
+    truth,
+)
 from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
 
 LETTERS = {"common": "c", "rare": "r", "mislabeled": "m", "rare and mislabeled": "b", None: "-"}
-DIGITS = {"loss": 3, "dispersion": 3, "suspicion": 3, "weight": 2}
+ANSWERS = {"mislabeled": "m", "not mislabeled": "n", "cannot tell": "?", None: "-"}
+DIGITS = {"loss": 3, "dispersion": 3, "suspicion": 3, "suspicion_low": 3, "suspicion_high": 3, "weight": 2}
 PERCENT = {"weight"}
 
 Columns = dict[str, list[Any]]
@@ -33,6 +44,8 @@ def run_data(run: Run, scenario: int) -> dict[str, object]:
         "truth": "".join(LETTERS[kinds[client]] for client in clients) if kinds else None,
         "planned": run.settings.rounds,
         "threshold": threshold(run),
+        "estimates": has_estimates(run),
+        "rule": rule_words(run) if has_estimates(run) else "",
         "asks": bool(run.facts["judges"]),
         "since": judged_since(run),
         "columns": columns(run, 0),
@@ -55,7 +68,8 @@ def columns(run: Run, start: int) -> Columns:
     lines = run.rounds[start:]
     return {
         "round": [line["round"] for line in lines],
-        "group": [_letters(line, clients) for line in lines],
+        "group": [_letters(line, "group", LETTERS, clients) for line in lines],
+        "answer": [_letters(line, "answer", ANSWERS, clients) for line in lines],
         **{name: [_rounded(line, name, clients) for line in lines] for name in DIGITS},
         "worst": [_over_groups(line, run.accuracy, min) for line in lines],
         "average": [_over_groups(line, run.accuracy, fmean) for line in lines],
@@ -76,9 +90,9 @@ def shares(line: Line, clients: Sequence[str], kinds: dict[str, str] | None) -> 
     return {letter: round(share, 1) for letter, share in found.items()}
 
 
-def _letters(line: Line, clients: Sequence[str]) -> str | None:
-    groups = column(line, "group", clients)
-    return "".join(LETTERS[group] for group in groups) if any(groups) else None
+def _letters(line: Line, name: str, letters: Mapping[str | None, str], clients: Sequence[str]) -> str | None:
+    values = column(line, name, clients)
+    return "".join(letters[value] for value in values) if any(values) else None
 
 
 def _rounded(line: Line, name: str, clients: Sequence[str]) -> list[float | None] | None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+from fedpca.results.page import estimates
 from fedpca.results.page.words import clients, enumeration, plural, quantity, sentence
-from fedpca.results.read.clients import ClientState, client_states, clients_of, column, threshold
+from fedpca.results.read.clients import ClientState, client_states, clients_of, column, has_estimates, threshold
 from fedpca.results.read.runs import Run
 
+UNINFORMATIVE = "Suspicion is the estimated share of a client's labels that carry no information, from 0 to 1"
 MEANINGS = {
     "mixture": "Suspicion is how steadily a client had a high loss despite a high dispersion, from 0 to 1",
-    "auto": "Suspicion is the estimated share of a client's labels that carry no information, from 0 to 1",
+    "slope": UNINFORMATIVE,
+    "auto": UNINFORMATIVE,  # in run folders of version 0.1, which have no estimates with intervals
 }
 
 
@@ -56,6 +59,8 @@ def how_clear(run: Run, judged: Sequence[ClientState]) -> str:
     line, rule = threshold(run), run.identify
     if not any(client.group for client in judged):
         return ""
+    if has_estimates(run):
+        return estimates.how_clear(run, judged)
     if line is None or rule is None:
         return f"{run.label()} judges without a threshold on suspicion, so that there is no margin to give."
     known = {client.client: client.suspicion for client in judged if client.suspicion is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+from fedpca.results.page.estimates import too_few_for_rare
 from fedpca.results.page.judgements import names_in
 from fedpca.results.page.words import clients, enumeration, percent, plural, quantity, sentence
 from fedpca.results.read.clients import ClientState
@@ -17,7 +18,8 @@ def rare_and_common(run: Run, judged: Sequence[ClientState]) -> str:
     """Who is judged rare, how the test groups fare, and what rare and mislabeled clients weigh."""
     rare, said = names_in(judged, "rare"), []
     if rare or (run.identify and any(client.group for client in judged)):
-        said.append(sentence(f"{clients(rare)} {plural(rare, 'is', 'are')} judged rare"))
+        nobody = too_few_for_rare(run, judged) if not rare else ""
+        said.append(nobody or sentence(f"{clients(rare)} {plural(rare, 'is', 'are')} judged rare"))
     tested = run.last()
     if tested:
         number = len(next(iter(tested.values())))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fedpca.results.page.judgements import agreement, beside_the_truth, how_clear, names_in, since_when
 from fedpca.results.page.quality import best_method, rare_and_common
 from fedpca.results.page.words import capital, clients, enumeration, plural, quantity, sentence
-from fedpca.results.read.clients import ClientState, client_states
+from fedpca.results.read.clients import ClientState, client_states, has_estimates
 from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
 from fedpca.results.tables.rows import Results
@@ -37,10 +37,14 @@ def headline(run: Run) -> str:
         if not run.facts["judges"]:
             return f"{run.label()} judges nobody: it does not ask whose labels are wrong."
         return f"Nobody has been judged yet, after {quantity(len(run.rounds), 'round')}."
+    untold = [client.client for client in judged if client.cannot_tell]
+    if len(untold) == len(judged):
+        return f"It cannot be told of any of the {quantity(len(judged), 'client')} whether its labels are wrong."
+    but = f"; {clients(untold)} cannot be told" if untold else ""
     if not mislabeled:
-        return f"None of the {quantity(len(judged), 'client')} is judged mislabeled."
+        return f"None of the {quantity(len(judged), 'client')} is judged mislabeled{but}."
     of_all = f"{len(mislabeled)} of the {quantity(len(judged), 'client')}"
-    return f"{of_all} {plural(mislabeled, 'is', 'are')} judged mislabeled: {clients(mislabeled)}."
+    return f"{of_all} {plural(mislabeled, 'is', 'are')} judged mislabeled: {clients(mislabeled)}{but}."
 
 
 def notes(run: Run, seeds: int) -> list[Note]:
@@ -82,7 +86,7 @@ def _not_known(run: Run, judged: Sequence[ClientState], seeds: int) -> str:
         "How good the model is: no round has been tested.": not run.last(),
         "Whether the judgements are right: the truth is not recorded.": somebody and judged[0].truth is None,
         SOMEBODY: somebody and rule is not None and rule.rule == "mixture" and rule.mixture.min_margin is None,
-        SHARED: somebody,
+        SHARED: somebody and not has_estimates(run),
         "How much of this is chance: the method was run with one seed.": seeds == 1,
     }
     return " ".join(text for text, applies in unknown.items() if applies)

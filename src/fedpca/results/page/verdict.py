@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fedpca.results.page import estimates
 from fedpca.results.page.judgements import names_in
 from fedpca.results.page.summary import headline
 from fedpca.results.page.words import plural, quantity
-from fedpca.results.read.clients import ClientState, client_states, judging_began, threshold, unchanged_since
+from fedpca.results.read.clients import (
+    ClientState,
+    client_states,
+    has_estimates,
+    judging_began,
+    threshold,
+    unchanged_since,
+)
 from fedpca.results.read.runs import Run
 
 SETTLED = 3  # rounds in a row with the same clients judged mislabeled, from which on it is worth acting
@@ -56,9 +64,11 @@ def _warmup(run: Run) -> int:
 
 
 def _how_sure(run: Run, judged: Sequence[ClientState]) -> str:
-    """Suspicion beside the threshold, since when, and since when anybody is judged at all."""
+    """Estimates, or suspicion beside the threshold, since when, and since when anybody is judged at all."""
     began = judging_began(run)
-    said = [_beside_the_threshold(run, judged), _since(judged), f"Judging began in round {began}."]
+    estimated = has_estimates(run)
+    clear = estimates.how_sure(run, judged) if estimated else _beside_the_threshold(run, judged)
+    said = [clear, _since(judged), f"Judging began in round {began}."]
     return " ".join((*(text for text in said if text), *([ALWAYS] if _always_names_somebody(run) else [])))
 
 
@@ -100,10 +110,12 @@ def _advice(run: Run, judged: Sequence[ClientState]) -> str:
     if run.rounds[-1]["round"] - since + 1 < SETTLED:
         more = "Wait for more rounds" if not run.is_done else "Play more rounds before you act"
         return f"{more}: who is judged mislabeled has been the same only since round {since}."
+    untold = estimates.advice(run, judged)
     if not mislabeled:
-        return "Nothing."
+        return untold or "Nothing."
     if _always_names_somebody(run):
         return "Ask first whether anybody is mislabeled at all: run an -auto method, such as fedpca-hs-auto."
     site = plural(mislabeled, "this site", "each of these sites")
     sample = f"{SAMPLE} or all if there are fewer"
-    return f"Have {site} re-read a random sample of its labels, {sample}: only that shows whether they are wrong."
+    read = f"Have {site} re-read a random sample of its labels, {sample}: only that shows whether they are wrong."
+    return f"{read} {untold}".rstrip()

@@ -23,16 +23,27 @@ class ClientState:
     suspicion: float | None
     weight: float | None  # share in the aggregation
     truth: str | None
+    low: float | None = None  # ends of the suspicion's 95 % interval
+    high: float | None = None
+    answer: str | None = None  # of the last round alone: mislabeled, not mislabeled or cannot tell
+
+    @property
+    def cannot_tell(self) -> bool:
+        """Whether it is not judged mislabeled only because nobody can tell."""
+        return self.answer == "cannot tell" and self.group != "mislabeled"
+
+
+STATE = ("suspicion", "weight", "suspicion_low", "suspicion_high", "answer")
 
 
 def client_states(run: Run) -> list[ClientState]:
     """Every client of a run that has played a round, in the record's order."""
     clients, kinds, last = clients_of(run), truth(run) or {}, run.rounds[-1]
-    groups, suspicions, weights = (column(last, name, clients) for name in ("group", "suspicion", "weight"))
+    groups, values = column(last, "group", clients), [column(last, name, clients) for name in STATE]
     return [
-        ClientState(client, group, since, suspicion, weight, kinds.get(client))
-        for client, group, since, suspicion, weight in zip(
-            clients, groups, judged_since(run), suspicions, weights, strict=True
+        ClientState(client, group, since, suspicion, weight, kinds.get(client), *estimate)
+        for client, group, since, suspicion, weight, *estimate in zip(
+            clients, groups, judged_since(run), *values, strict=True
         )
     ]
 
@@ -107,3 +118,19 @@ def truth(run: Run) -> dict[str, str] | None:
 def threshold(run: Run) -> float | None:
     """The suspicion from which on a client can be judged mislabeled, where the method has such a line."""
     return run.identify.line if run.identify else None
+
+
+def has_estimates(run: Run) -> bool:
+    """Whether the suspicions are estimated shares of wrong labels with intervals, or will be once judging begins.
+
+    Up to version 0.1 `auto` was another rule, now called `slope`: its runs record judgements without answers.
+    """
+    began = judging_began(run)
+    if began is None:
+        return run.identify is not None and run.identify.rule == "auto"
+    return any(any(line["clients"].get("answer") or ()) for line in run.rounds)
+
+
+def reference_of(run: Run) -> dict[str, float] | None:
+    """What the last round compared labels with: slope and agreement; None if there was nothing."""
+    return run.rounds[-1].get("reference")

@@ -6,11 +6,12 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
-from fedpca.results.read.clients import client_states, clients_of, column, known_of, truth
+from fedpca.results.read.clients import client_states, clients_of, known_of, truth
 from fedpca.results.read.runs import Run
 
 RUN = ("experiment", "setting", "method", "seed", "round")
-CLIENT = ("client", "images", "judgement", "since_round", "suspicion", "suspicion_low", "suspicion_high", "weight")
+ESTIMATE = ("suspicion", "suspicion_low", "suspicion_high", "answer")
+CLIENT = ("client", "images", "judgement", "since_round", *ESTIMATE, "weight")
 TRUTH = ("truly", "wrong_labels")  # only where somebody knows
 
 
@@ -27,14 +28,13 @@ def clients_as_csv(runs: Sequence[Run]) -> str:
 
 def _lines(run: Run) -> Iterator[list[object]]:
     """A line for each client, without the truth."""
-    clients, last = clients_of(run), run.rounds[-1]
+    last = run.rounds[-1]
     place: list[object] = [run.settings.name, run.about.get("setting"), run.label(), run.seed, last["round"]]
     place += run.distinction().values()
     sizes = known_of(run, "size")
-    low, high = (column(last, f"suspicion_{end}", clients) for end in ("low", "high"))
-    for i, state in enumerate(client_states(run)):
-        suspicion = [state.suspicion, low[i], high[i]]
-        yield [*place, state.client, sizes[i], state.group, state.since, *suspicion, state.weight]
+    for size, state in zip(sizes, client_states(run), strict=True):
+        estimate = [state.suspicion, state.low, state.high, state.answer]
+        yield [*place, state.client, size, state.group, state.since, *estimate, state.weight]
 
 
 def _with_truth(run: Run) -> Iterator[list[object]]:

@@ -38,11 +38,18 @@ def as_csv(tables: Sequence[Results]) -> str:
             own = results.published.pairs.get(row.method, {}) if results.published else {}
             paper = [own[name].paper if name in own else None for name in published]
             cells = [cell for name in names for cell in _full(row, name)]
-            counted = (row.seeds, row.unfinished, row.judged.clients() if row.judged else "")
+            counted = (row.seeds, row.unfinished, *_judged(row))
             without = [*_without(row)][: len(suspects)]
             place = _place(results, row, settings)
             writer.writerow([*place, *cells, *counted, *without, *paper, *_against(results, row, gains)])
     return out.getvalue()
+
+
+def _judged(row: Row) -> tuple[str, str]:
+    """Who is judged mislabeled, and of whom it cannot be told; empty for methods that do not ask."""
+    if not row.judged:
+        return "", ""
+    return row.judged.clients(), row.judged.untold() if row.judged.cannot_tell else ""
 
 
 def _heads(
@@ -51,7 +58,8 @@ def _heads(
     """What stands above the numbers."""
     for name in names:
         yield from (name, f"{name}_spread")[: 1 + score_of(name).is_spread]
-    yield from ("seeds", "unfinished", "judged_mislabeled", *suspects, *(f"paper_{name}" for name in published))
+    yield from ("seeds", "unfinished", "judged_mislabeled", "cannot_tell", *suspects)
+    yield from (f"paper_{name}" for name in published)
     yield from ["against"] * bool(gains)
     yield from (f"{name}_{end}" for name in gains for end in GAIN)
 

@@ -114,15 +114,31 @@ def judged_mislabeled(results: Results, alone: bool = True) -> Sheet:
     known = JUDGED if results.mislabeled is not None else ()
     truly = None if results.mislabeled is None else ", ".join(results.mislabeled) or "nobody"
     words = Column("clients in the last round (seeds, if not all)")
-    columns = (*_columns(known, wide={"precision", "recall"}), words)
+    untold = any(row.judged and row.judged.cannot_tell for row in results.rows)
+    columns = (*_columns(known, wide={"precision", "recall"}), words, *([Column("cannot be told")] * untold))
     lines = [
-        Line("", row.method, (*_cells(row, known), row.judged.clients()), bool(row.unfinished))
+        Line("", row.method, (*_cells(row, known), row.judged.clients(), *_untold(row, untold)), bool(row.unfinished))
         for row in results.rows
         if row.judged
     ]
     truth = "the truth is not known" if truly is None else f"truly: {truly}"
     title = f"Judged mislabeled ({truth})" + ("" if alone else f"; {results.title}")
-    return Sheet(title, columns, tuple(lines), (*([WRONG] if known else []), *_stars(lines)))
+    return Sheet(title, columns, tuple(lines), (*([WRONG] if known else []), *_estimates(results.rows), *_stars(lines)))
+
+
+def _untold(row: Row, shown: bool) -> list[str]:
+    return [row.judged.untold() if row.judged and row.judged.cannot_tell else "-"] * shown
+
+
+def _estimates(rows: Sequence[Row]) -> Iterator[str]:
+    """The shares of wrong labels of whoever is judged mislabeled by a method that estimates them, with one seed."""
+    for row in rows:
+        made = {c: own for c, own in (row.judged.estimates if row.judged else {}).items() if own.share is not None}
+        if made:
+            shares = [f"{c} {own.share:.2f} ({own.low:.2f} to {own.high:.2f})" for c, own in made.items()]
+            others = [f"{len(shares) - MAX_LINES} others"] * (len(shares) > MAX_LINES)
+            listed = ", ".join([*shares[:MAX_LINES], *others])
+            yield f"{row.method}: estimated share of wrong labels, at least, with its 95 % interval: {listed}."
 
 
 def beside(results: Results, published: PaperNumbers) -> Sheet:

@@ -65,6 +65,9 @@ def scalars_of(line: RoundLine, accuracy: str) -> Scalars:
     values |= {f"identification/{name}": identification.get(name) for name in ("precision", "recall", "f1")}
     if groups := line["clients"]["group"]:
         values["clients/judged_mislabeled"] = groups.count("mislabeled")
+    if answers := line["clients"].get("answer"):
+        values["clients/cannot_tell"] = answers.count("cannot tell")
+        values |= {f"reference/{name}": value for name, value in (line.get("reference") or {}).items()}
     return {name: float(value) for name, value in values.items() if value is not None}
 
 

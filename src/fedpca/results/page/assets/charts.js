@@ -4,7 +4,8 @@
 const CHART = 210; // pixels of height
 const SMALL = 110;
 
-// Lines over rounds. Series are {name, kind, values, even}; `even` is a level drawn as a dotted line.
+// Lines over rounds. Series are {name, kind, values, even, band}; `even` is a level drawn as a dotted line, `band` has
+// the lower and the upper end of an interval in each round.
 // Rounds without a value are passed over. Returns a function that moves the cursor to a round.
 function lineChart(figure, rounds, series, y, height, label) {
   const key = figure.querySelector(".key");
@@ -12,11 +13,16 @@ function lineChart(figure, rounds, series, y, height, label) {
   const x = { low: rounds[0], high: Math.max(rounds.at(-1), rounds[0] + 1), name: key ? "round" : "" };
   const asked = { role: "img", "aria-label": label };
   const { svg, edge, toX, toY } = frame(figure.querySelector(".canvas"), height, x, y, asked);
-  const outputs = series.map(({ name, kind, values, even }) => {
+  const outputs = series.map(({ name, kind, values, even, band }) => {
+    const place = (value, i) => (value === null ? [] : [`${toX(rounds[i])},${toY(value)}`]);
+    if (band) {
+      const around = [...band[0].flatMap(place), ...band[1].flatMap(place).reverse()];
+      element(svg, "path", { class: "band", "data-kind": kind, d: around.length ? `M${around.join("L")}Z` : "" });
+    }
     if (even !== undefined) {
       element(svg, "path", { class: "even", "data-kind": kind, d: `M${edge.left},${toY(even)}H${toX(x.high)}` });
     }
-    const points = values.flatMap((value, i) => (value === null ? [] : [`${toX(rounds[i])},${toY(value)}`]));
+    const points = values.flatMap(place);
     element(svg, "path", { class: "line", "data-kind": kind, d: points.length ? `M${points.join("L")}` : "" });
     if (points.length === 1) element(svg, "path", { class: "dot", "data-kind": kind, d: `M${points[0]}h0` });
     const sample = (small) => element(small, "path", { class: "line", "data-kind": kind, d: "M-12,0H12" });
@@ -97,15 +103,20 @@ function endings(series) {
 
 // One quantity of one client over the rounds; nothing if it never had a value.
 function drawHistory(parent, run, client, name, title) {
-  const values = run.columns[name].map((column) => column?.[client] ?? null);
-  const known = values.filter((value) => value !== null);
+  const over = (column) => run.columns[column].map((values) => values?.[client] ?? null);
+  const isKnown = (value) => value !== null;
+  const values = over(name);
+  const band = name === "suspicion" ? [over("suspicion_low"), over("suspicion_high")] : [[], []];
+  const known = values.filter(isKnown);
   if (!known.length) return;
   const figure = element(parent, "figure");
   element(figure, "figcaption", {}, title);
   element(figure, "div", { class: "canvas" });
   const even = name === "suspicion" && run.threshold !== null ? { even: run.threshold } : {};
-  const [low, high] = range([0, even.even ?? 0.001, ...known]);
-  const label = `${title} over the rounds: ${number(known[0], 2)} at first, ${number(known.at(-1), 2)} at last`;
+  const [low, high] = range([0, even.even ?? 0.001, ...known, ...band.flat().filter(isKnown)]);
+  const interval = name === "suspicion" && intervalWords(run, run.columns.round.length - 1, client);
+  const ending = `${number(known.at(-1), 2)} at last${interval ? ` (${interval})` : ""}`;
+  const label = `${title} over the rounds: ${number(known[0], 2)} at first, ${ending}`;
   const y = { low, high: low + 1.1 * (high - low), about: 2 };
-  lineChart(figure, run.columns.round, [{ name, kind: "", values, ...even }], y, SMALL, label);
+  lineChart(figure, run.columns.round, [{ name, kind: "", values, band, ...even }], y, SMALL, label);
 }

@@ -2,6 +2,7 @@
 // Elements, scales, axes and keys: what all drawings share.
 
 const SVG = "http://www.w3.org/2000/svg";
+const ANSWERS = { m: "mislabeled", "?": "cannot tell", n: "not mislabeled", "-": "–" };
 const KINDS = { c: "common", r: "rare", m: "mislabeled", b: "rare and mislabeled", "-": "not judged" };
 
 function element(parent, tag, attributes = {}, text = null) {
@@ -46,6 +47,17 @@ function ticks(low, high, about) {
 function number(value, digits) {
   if (value === null || value === undefined) return "–";
   return value.toFixed(digits).replace(/^-(?=.*[1-9])/, "−").replace(/^-/, "");
+}
+
+// What the number that clients are judged by is called in a run.
+function suspicionName(run) {
+  return run.estimates ? "Wrong labels, estimated" : "Suspicion";
+}
+
+// The 95 % interval of a client's estimate in a round, as 0.22 to 0.47; empty if there is none.
+function intervalWords(run, at, client) {
+  const [low, high] = ["suspicion_low", "suspicion_high"].map((name) => run.columns[name][at]?.[client] ?? null);
+  return low === null ? "" : `${number(low, 2)} to ${number(high, 2)}`;
 }
 
 // An empty chart as wide as its box, with axes; x and y are {low, high, name, about}.

@@ -272,6 +272,16 @@ function short(name) {
   return name.length > 14 ? `${name.slice(0, 13)}…` : name;
 }
 
+// What a client is judged by in a round: an estimate with its interval and answer, or a suspicion.
+function suspicionFacts(run, at, client, suspicion) {
+  if (!run.estimates) return suspicion === null ? [] : [["suspicion", suspicion]];
+  const interval = intervalWords(run, at, client);
+  if (!interval) return [["wrong labels, estimated", "none yet"]];
+  const share = number(run.columns.suspicion[at]?.[client], 2);
+  const answer = ANSWERS[run.columns.answer[at]?.[client] ?? "-"];
+  return [["wrong labels, estimated", `${share} (${interval})`], ["answer of this round", answer]];
+}
+
 // What is known of a client in a round, as pairs of name and value.
 function facts(run, at, client) {
   const value = (name) => run.columns[name][at]?.[client] ?? null;
@@ -283,7 +293,7 @@ function facts(run, at, client) {
     ["loss", or("loss", 3, "not reported")],
     ["dispersion", or("dispersion", 3, "not reported")],
     ...(has("group") ? [["judged", KINDS[value("group") ?? "-"]]] : []),
-    ...(has("suspicion") ? [["suspicion", or("suspicion", 2, "none yet", line)]] : []),
+    ...suspicionFacts(run, at, client, has("suspicion") ? or("suspicion", 2, "none yet", line) : null),
     ...(has("weight") ? [["weight", or("weight", 2, "none in this round", " %")]] : []),
     ...(run.truth ? [["truly", KINDS[run.truth[client]]]] : []),
   ];

@@ -5,15 +5,15 @@ const collator = new Intl.Collator("en", { numeric: true });
 const HISTORIES = [
   ["loss", "Loss"],
   ["dispersion", "Dispersion"],
-  ["suspicion", "Suspicion"],
+  ["suspicion", null], // its name depends on the run
   ["weight", "Weight, %"],
 ];
 
 // The table's columns for a run: head, value to sort by, and text to show; `mark` draws a kind before the text, `bar`
-// the value as a bar. What the run does not have for anybody is left out.
+// the value as a bar, `after` follows it in small letters. What the run does not have for anybody is left out.
 function sheetColumns(run) {
   const last = run.columns.round.length - 1;
-  const known = ({ value }) => run.clients.some((_, client) => value(client) !== null);
+  const known = ({ value, after }) => run.clients.some((_, client) => value(client) !== null || after?.(client));
   const of = (name) => (client) => run.columns[name][last]?.[client] ?? null;
   const numeric = (head, value, digits) => ({
     head,
@@ -30,8 +30,9 @@ function sheetColumns(run) {
   });
   const columns = [
     { head: "Client", value: (client) => run.clients[client], text: (client) => run.clients[client] },
-    { ...numeric("Suspicion", of("suspicion"), 2), bar: true },
+    { ...numeric(suspicionName(run), of("suspicion"), 2), bar: true, after: (client) => intervalWords(run, last, client) },
     ...(judges(run) ? [kind("Judged", (client) => of("group")(client) ?? "-", "mark")] : []),
+    ...(run.columns.answer.some(Boolean) ? [answers(of("answer"))] : []),
     numeric("Since round", (client) => run.since[client], 0),
     numeric("Weight, %", of("weight"), 2),
     numeric("Loss", of("loss"), 3),
@@ -43,20 +44,33 @@ function sheetColumns(run) {
   return columns.filter(known);
 }
 
+// What the last round alone says of each client, those who may be mislabeled first.
+function answers(of) {
+  const letter = (client) => of(client) ?? "-";
+  return {
+    head: "Last answer",
+    value: (client) => Object.keys(ANSWERS).indexOf(letter(client)),
+    text: (client) => ANSWERS[letter(client)],
+  };
+}
+
 // Whether the run has judged anybody so far.
 function judges(run) {
   return run.columns.group.some(Boolean);
 }
 
-// A share from 0 to 1 as a bar, with a line at the threshold where there is one.
-function drawBar(cell, share, threshold, kind) {
-  const [wide, high] = [72, 14];
-  const box = { width: wide, height: high, viewBox: `0 0 ${wide} ${high}`, preserveAspectRatio: "none" };
+// A share from 0 to 1 as a bar, with a line at the threshold and a whisker from low to high where there are such.
+function drawBar(cell, share, threshold, kind, [low, high]) {
+  const [wide, tall] = [72, 14];
+  const box = { width: wide, height: tall, viewBox: `0 0 ${wide} ${tall}`, preserveAspectRatio: "none" };
   const svg = element(cell, "svg", { class: "share", ...box, "aria-hidden": "true" });
-  const bar = { x: 0, y: 3, height: high - 6 };
+  const bar = { x: 0, y: 3, height: tall - 6 };
   element(svg, "rect", { class: "track", ...bar, width: wide });
   element(svg, "rect", { class: "fill", "data-kind": kind, ...bar, width: wide * Math.min(1, Math.max(0, share)) });
-  if (threshold !== null) element(svg, "path", { class: "threshold", d: `M${wide * threshold},0V${high}` });
+  if (threshold !== null) element(svg, "path", { class: "threshold", d: `M${wide * threshold},0V${tall}` });
+  if (low === null) return;
+  const [from, to] = [low, high].map((end) => Math.min(wide - 1, Math.max(1, wide * end)));
+  element(svg, "path", { class: "interval", d: `M${from},4V10M${from},7H${to}M${to},4V10` });
 }
 
 class Sheet {
@@ -109,9 +123,18 @@ class Sheet {
     if (!judged) return `${last} ${this.run.asks ? "Nobody is judged yet" : `${label} judges nobody`}.`;
     const began = columns.round[columns.group.findIndex(Boolean)];
     const since = `${last} Judging began in round ${began}${began > 1 ? ", after the warm-up" : ""}.`;
+    if (this.run.estimates) return `${since} ${this.estimateWords()}`;
     if (threshold === null) return `${since} ${label} has no threshold on suspicion.`;
     if (!columns.suspicion.some(Boolean)) return `${since} The run does not record suspicion.`;
     return `${since} From a suspicion of ${threshold} on, the line in the bars, a client is judged mislabeled.`;
+  }
+
+  estimateWords() {
+    const { columns, rule } = this.run;
+    const drawn = "The bar is the estimated share of wrong labels, at least, its whisker the 95 % interval";
+    const line = this.run.threshold === null ? "" : `, the line ${this.run.threshold}`;
+    const untold = columns.answer.at(-1)?.includes("?") ? " Whoever cannot be told is trained like a common client." : "";
+    return `${drawn}${line}. ${rule}${untold}`;
   }
 
   row(client) {
@@ -120,18 +143,23 @@ class Sheet {
     const name = element(row, "th", { scope: "row" });
     const button = element(name, "button", { type: "button" }, this.run.clients[client]);
     button.addEventListener("click", () => this.onSelect(client === view.selected ? null : client));
-    for (const { text, value, isNumber, letter, mark, bar } of this.columns.slice(1)) {
+    for (const { text, value, isNumber, letter, mark, bar, after } of this.columns.slice(1)) {
       const cell = element(row, "td", isNumber ? { class: "number" } : {});
       if (mark) {
         const small = element(cell, "svg", { width: 16, height: 14, viewBox: "-8 -7 16 14", "aria-hidden": "true" });
         element(small, "path", { class: mark, "data-kind": letter(client), d: outline(letter(client), 5) });
       }
-      if (bar && value(client) !== null) {
-        drawBar(cell, value(client), this.run.threshold, this.run.columns.group.at(-1)?.[client] ?? "-");
-      }
+      const interval = after?.(client);
+      if (bar && (value(client) !== null || interval)) this.drawShare(cell, client, value(client) ?? 0);
       cell.append(text(client));
+      if (interval) element(cell, "small", {}, ` (${interval})`);
     }
     return row;
+  }
+
+  drawShare(cell, client, share) {
+    const of = (name) => this.run.columns[name].at(-1)?.[client] ?? null;
+    drawBar(cell, share, this.run.threshold, of("group") ?? "-", [of("suspicion_low"), of("suspicion_high")]);
   }
 
   sortBy(head) {
@@ -192,7 +220,9 @@ class Sheet {
     const cell = element(opened, "td", { colspan: this.columns.length });
     const inside = element(cell, "div");
     element(inside, "p", {}, `Client ${this.run.clients[client]}, ${judgedOver(this.run, client)}.`);
-    for (const [name, title] of HISTORIES) drawHistory(inside, this.run, client, name, title);
+    for (const [name, title] of HISTORIES) {
+      drawHistory(inside, this.run, client, name, title ?? suspicionName(this.run));
+    }
   }
 }
 

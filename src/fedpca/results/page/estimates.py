@@ -1,0 +1,174 @@
+"""Sentences on estimated shares of wrong labels: how many, how sure, of whom nobody can tell, and why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from fedpca.results.page.words import clients, enumeration, plural, quantity, sentence
+from fedpca.results.read.clients import ClientState, has_estimates, known_of, reference_of
+from fedpca.results.read.runs import Run
+
+MAX_ESTIMATES = 6  # written out in a sentence; the clients' table has all
+MIN_TO_COMPARE = 3  # clients
+AT_LEAST = "Each share is at least that: errors that most clients share do not show, the model learns them as right."
+FEW_CLIENTS, FEW_IMAGES = "too few clients", "too few images"
+NOT_LEARNED, TOO_WIDE = "nothing to compare with", "too uncertain an estimate"
+
+
+def rule_words(run: Run) -> str:
+    """From what on a client is judged mislabeled; nothing if the run does not say."""
+    if run.identify is None:
+        return ""
+    auto = run.identify.auto
+    clear = f"is at least {auto.share:g} and exceeds zero by {auto.certainty:g} standard errors"
+    return (
+        f"A client is judged mislabeled once its estimate {clear} in {quantity(auto.enter, 'round')} in a row, "
+        f"and no longer after {quantity(auto.leave, 'round')} in a row without."
+    )
+
+
+def share_words(client: ClientState) -> str:
+    """0.34 of its labels (0.22 to 0.47), or what is known if there is nothing to compare with."""
+    if client.suspicion is None:
+        return f"at most {client.high:.2f} of its labels"
+    return f"{client.suspicion:.2f} of its labels ({_interval(client)})"
+
+
+def how_sure(run: Run, judged: Sequence[ClientState]) -> str:
+    """The estimates of whoever is judged mislabeled, else the largest; then those of whom nobody can tell, and why."""
+    mislabeled = [client for client in judged if client.group == "mislabeled" and client.answer]
+    said = _estimates(mislabeled) if mislabeled else _largest(judged)
+    return " ".join(text for text in (said, _unconfirmed(run, mislabeled), cannot_be_told(run, judged)) if text)
+
+
+def _estimates(mislabeled: Sequence[ClientState]) -> str:
+    known = sorted(mislabeled, key=lambda client: client.suspicion or 0.0, reverse=True)
+    said = [f"{client.client}: {share_words(client)}" for client in known[:MAX_ESTIMATES]]
+    others = [f"{quantity(len(known) - len(said), 'other')} in the table of clients"] * (len(known) > len(said))
+    return f"Estimated to be wrong (95 % interval), at least: {enumeration([*said, *others])}."
+
+
+def _largest(judged: Sequence[ClientState]) -> str:
+    """The most that is estimated of anybody of whom it can be told."""
+    known = [client for client in judged if client.suspicion is not None and not client.cannot_tell]
+    if not known:
+        return ""
+    most = max(known, key=lambda client: client.suspicion or 0.0)
+    told = "of those who can be told " * any(client.cannot_tell for client in judged)
+    return f"The largest estimated share of wrong labels {told}is {most.suspicion:.2f} ({_of(most)}{_interval(most)})."
+
+
+def _of(client: ClientState) -> str:
+    return f"client {client.client}; " if (client.suspicion or 0.0) >= 0.005 else ""
+
+
+def _interval(client: ClientState) -> str:
+    return f"{client.low:.2f} to {client.high:.2f}"
+
+
+def _unconfirmed(run: Run, mislabeled: Sequence[ClientState]) -> str:
+    """Who is judged mislabeled though the last round alone does not say so."""
+    names = [client.client for client in mislabeled if client.answer != "mislabeled"]
+    if not names:
+        return ""
+    leave = f"; after {quantity(run.identify.auto.leave, 'such round')} in a row" if run.identify else ""
+    no_longer = f"{leave} {plural(names, 'it is', 'they are')} no longer judged so" if leave else ""
+    return sentence(f"the last round alone does not confirm it of {clients(names)}{no_longer}")
+
+
+def cannot_be_told(run: Run, judged: Sequence[ClientState]) -> str:
+    """Of whom nobody can tell, with the reasons; nothing if there is nobody."""
+    by_reason = untold(run, judged)
+    said = [_why(reason, own, known_of(run, "size"), judged) for reason, own in by_reason.items()]
+    return f"Cannot be told: {'; '.join(said)}." if said else ""
+
+
+def untold(run: Run, judged: Sequence[ClientState]) -> Mapping[str, list[ClientState]]:
+    """Those of whom nobody can tell, by the reason."""
+    sizes = known_of(run, "size")
+    middle = median([size for size in sizes if size is not None] or [0])
+    compared = sum(client.answer is not None for client in judged)
+    found: dict[str, list[ClientState]] = defaultdict(list)
+    for client, size in zip(judged, sizes, strict=True):
+        if client.cannot_tell and client.suspicion is None:
+            found[FEW_CLIENTS if compared < MIN_TO_COMPARE else NOT_LEARNED].append(client)
+        elif client.cannot_tell:
+            found[FEW_IMAGES if size is not None and size < middle else TOO_WIDE].append(client)
+    return found
+
+
+def _why(reason: str, own: Sequence[ClientState], sizes: Sequence[int | None], judged: Sequence[ClientState]) -> str:
+    """client c (too few images, 10: 0.00 to 0.62 of its labels may be wrong)."""
+    names = clients([client.client for client in own])
+    if reason == FEW_CLIENTS:
+        return f"{names} ({reason}: labels can be compared among {MIN_TO_COMPARE} or more)"
+    if reason == NOT_LEARNED:
+        return f"{names} ({reason}: the model does not predict the labels of enough clients yet)"
+    images = dict(zip((client.client for client in judged), sizes, strict=True))
+    each = [f"{_images(images[c.client]) if reason == FEW_IMAGES else ''}{_interval(c)}" for c in own[:MAX_ESTIMATES]]
+    shares = f"{', '.join(each)}{', …' * (len(own) > len(each))} of {plural(names_of(own), 'its', 'their')} labels"
+    return f"{names} ({reason}; {shares} may be wrong)"
+
+
+def names_of(own: Sequence[ClientState]) -> list[str]:
+    """Their names."""
+    return [client.client for client in own]
+
+
+def _images(size: int | None) -> str:
+    return f"{quantity(size or 0, 'image')}: "
+
+
+def advice(run: Run, judged: Sequence[ClientState]) -> str:
+    """What tells of those of whom nobody can tell; nothing if there is nobody."""
+    by_reason = untold(run, judged)
+    said = []
+    if own := by_reason.get(FEW_CLIENTS, []):
+        more = f"let {MIN_TO_COMPARE} or more clients take part"
+        said.append(f"{more}, or have {_each(own)} re-read a random sample of its labels")
+    if by_reason.get(NOT_LEARNED):
+        said.append("play more rounds, or train a model that learns these labels")
+    if own := [*by_reason.get(FEW_IMAGES, []), *by_reason.get(TOO_WIDE, [])]:
+        said.append(f"only more images, or reading labels again, can tell of {clients(names_of(own))}")
+    return " ".join(map(sentence, said))
+
+
+def _each(own: Sequence[ClientState]) -> str:
+    return plural(names_of(own), "this site", "each site")
+
+
+def how_clear(run: Run, judged: Sequence[ClientState]) -> str:
+    """What the number means, from what on it counts, and what labels were compared with."""
+    meaning = (
+        "The number is the estimated share of a client's labels that are wrong, beyond that of the clients it is "
+        "compared with; in brackets its 95 % interval."
+    )
+    treated = "Whoever cannot be told is trained like a common client." * any(c.cannot_tell for c in judged)
+    soon = [c.client for c in judged if c.answer == "mislabeled" and c.group != "mislabeled"]
+    not_yet = sentence(f"{clients(soon)} {plural(soon, 'is', 'are')} so by the last round, but not long enough yet")
+    said = (meaning, rule_words(run), not_yet if soon else "", treated, reference_words(run), AT_LEAST)
+    return " ".join(text for text in said if text)
+
+
+def reference_words(run: Run) -> str:
+    """What the labels were compared with, in one sentence."""
+    level = reference_of(run)
+    if not level:
+        return "There was nothing to compare labels with in the last round."
+    return (
+        f"Labels were compared with those of the clients that agree best with the model: slope {level['slope']:.2f} "
+        f"of labels on predictions, {level['agreement']:.2f} of labels as predicted."
+    )
+
+
+def too_few_for_rare(run: Run, judged: Sequence[ClientState]) -> str:
+    """Why nobody is called rare, if there are too few clients to tell."""
+    if not has_estimates(run) or run.identify is None:
+        return ""
+    innocent, needed = sum(c.answer not in (None, "mislabeled") for c in judged), run.identify.auto.min_clients
+    if innocent >= needed:
+        return ""
+    there_are = f"there {'is' if innocent == 1 else 'are'} {quantity(innocent, 'client')} not found mislabeled"
+    return f"Nobody is called rare, since there are too few clients to tell: {there_are}, and {needed} are needed."
