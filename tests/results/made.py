@@ -10,6 +10,7 @@ from fedpca.runs.check import check_experiment, one_run
 from fedpca.settings.toml import write_table
 
 CLIENTS = ("a", "b", "c", "d")
+ESTIMATE = ("suspicion", "suspicion_low", "suspicion_high", "answer")
 PLACES = {"common": (0.5, 2.0), "rare": (1.0, 1.0), "mislabeled": (4.0, 2.0)}
 
 
@@ -20,20 +21,25 @@ def a_line(
     tested: bool = True,
     suspicion: Sequence[float] | None = None,
     weights: Sequence[float] | None = None,
+    estimates: Sequence[tuple[float | None, float, float, str]] | None = None,
     **changed: object,
 ) -> dict[str, object]:
-    """One round; each client stands where its group does, a little further to the right in every round."""
+    """One round; each client stands where its group does, a little further to the right in every round.
+
+    `estimates` are shares of wrong labels, the ends of their intervals, and answers, as `auto` records them.
+    """
     places = [PLACES[group] for group in groups] if groups else None
     scores = {"acc": 0.8, "bacc": 0.8, "auc": 0.9, "auc_ovo": 0.9}
     return {
         "round": number,
         "groups": {"common": scores, "rare": {**scores, "acc": 0.6}} if tested else None,
         "clients": {
+            **(dict(zip(ESTIMATE, map(list, zip(*estimates, strict=True)), strict=True)) if estimates else {}),
             "id": list(clients),
             "loss": [loss + number / 10 for loss, _ in places] if places else None,
             "dispersion": [dispersion for _, dispersion in places] if places else None,
             "group": list(groups) if groups else None,
-            "suspicion": list(suspicion) if suspicion else None,
+            **({} if estimates else {"suspicion": list(suspicion) if suspicion else None}),
             "weight": list(weights) if weights else [1 / len(clients)] * len(clients),
         },
         "identification": None,

@@ -279,6 +279,82 @@ def test_suspicion_is_a_bar_with_its_threshold_second_also_on_a_phone(page: Chro
     assert 0 < box["left"] < box["right"] <= 390
 
 
+def with_estimates(browser: Chrome, folder: Path, estimates: list[tuple], names: str = "abcd") -> Chrome:
+    """A page of an `auto` run of three rounds; the last of four clients is judged mislabeled."""
+    groups = ["common", "common", "common", "mislabeled"][: len(names)]
+    lines = [a_line(i, list(names), groups, estimates=estimates) for i in (1, 2, 3)]
+    show(browser, folder, write_page([read_run(write_run(folder / "a", lines, list(names), method="fedpca-hs-auto"))]))
+    return browser
+
+
+ESTIMATES = [
+    (0.0, 0.0, 0.12, "not mislabeled"),
+    (0.02, 0.0, 0.15, "not mislabeled"),
+    (0.2, 0.0, 0.62, "cannot tell"),
+    (0.34, 0.22, 0.47, "mislabeled"),
+]
+
+
+def test_an_estimate_has_its_interval_the_line_and_the_last_answer(browser: Chrome, tmp_path: Path):
+    page = with_estimates(browser, tmp_path, ESTIMATES)
+    heads = [cell.text.split(" \u2195")[0] for cell in every(page, "#sheet thead th")]
+    assert "Wrong labels, estimated" in page.execute_script("return document.querySelector('#sheet thead').textContent")
+    assert not any("Suspicion" in head for head in heads)
+    rows = {row.find_element("tag name", "th").text: row for row in every(page, "#sheet tbody tr")}
+    cells = {name: [cell.text for cell in row.find_elements("tag name", "td")] for name, row in rows.items()}
+    assert cells["d"][:3] == ["0.34 (0.22 to 0.47)", "mislabeled", "mislabeled"]
+    assert cells["c"][:3] == ["0.20 (0.00 to 0.62)", "common", "cannot tell"]
+    assert cells["a"][2] == "not mislabeled"
+    note = css(page, "#sheet-note").text
+    assert "the dashed line 0.1." in note
+    assert "2 rounds in a row" in note
+    assert "Whoever cannot be told is trained like a common client." in note
+    assert "From a suspicion of" not in note
+
+
+def test_whisker_and_line_stand_where_their_values_are(browser: Chrome, tmp_path: Path):
+    page = with_estimates(browser, tmp_path, ESTIMATES)
+    d = next(row for row in every(page, "#sheet tbody tr") if row.find_element("tag name", "th").text == "d")
+    box = "return arguments[0].querySelector(arguments[1]).getBoundingClientRect().toJSON()"
+    track, whisker, line = (
+        page.execute_script(box, d, f".share .{name}") for name in ("track", "interval", "threshold")
+    )
+    share = [(x - track["left"]) / track["width"] for x in (whisker["left"], whisker["right"], line["left"])]
+    assert share == pytest.approx([0.22, 0.47, 0.1], abs=0.03)
+
+
+def test_the_history_has_the_interval_as_a_band(browser: Chrome, tmp_path: Path):
+    page = with_estimates(browser, tmp_path, ESTIMATES)
+    css(page, "#sheet tbody tr button").click()
+    drawn = every(page, ".history figure:has(.band[d^=M])")
+    assert [figure.find_element("tag name", "figcaption").text for figure in drawn] == ["Wrong labels, estimated"]
+    label = drawn[0].find_element("css selector", "svg").get_attribute("aria-label")
+    assert label.endswith("0.34 at last (0.22 to 0.47)")
+
+
+def test_a_mark_tells_estimate_interval_and_answer(browser: Chrome, tmp_path: Path):
+    page = with_estimates(browser, tmp_path, ESTIMATES)
+    label = mark(page, 2).get_attribute("aria-label")
+    assert "0.20 (0.00 to 0.62)" in label
+    assert "cannot tell" in label
+
+
+def test_two_clients_have_an_interval_without_an_estimate(browser: Chrome, tmp_path: Path):
+    page = with_estimates(browser, tmp_path, [(None, 0.0, 0.5, "cannot tell")] * 2, "ab")
+    first = [cell.text for cell in every(page, "#sheet tbody tr:first-child td")]
+    assert first[0] == "\u2013 (0.00 to 0.50)"
+    assert first[2] == "cannot tell"
+    assert "It cannot be told of any of the 2 clients" in css(page, "#found").text
+
+
+def test_the_interval_is_seen_on_a_phone(browser: Chrome, tmp_path: Path):
+    page = with_estimates(browser, tmp_path, ESTIMATES)
+    look(page, 390, 844)
+    until(lambda: page.execute_script("return innerWidth") == 390)
+    box = page.execute_script("return document.querySelector('#sheet td small').getBoundingClientRect().toJSON()")
+    assert 0 < box["left"] < box["right"] <= 390
+
+
 def test_the_page_says_when_judging_began(page: Chrome):
     assert "Judging began in round 3, after the warm-up." in css(page, "#sheet-note").text
     assert "Judging began in round 3." in css(page, "#found").text

@@ -9,12 +9,16 @@ from tests.results.made import a_line, write_run
 from tests.results.test_summary import COMMON, GUILTY
 
 UNKNOWN: dict[str, list[str]] = {}
+SLOPE = {"warmup": 0, "identify": "slope"}  # the rule with one threshold; auto's words are in test_estimates.py
 SUSPICIONS = (0.01, 0.02, 0.11, 0.93)
 
 
 def a_run(folder: Path, *groups: tuple[str, ...] | None, suspicion=SUSPICIONS, **options: object) -> Run:
     lines = [a_line(i + 1, groups=own, suspicion=suspicion if own else None) for i, own in enumerate(groups)]
-    return read_run(write_run(folder / "run", lines, **{"method": "fedpca-hs-auto", "truth": UNKNOWN, **options}))
+    own = {"of_method": SLOPE} if options.get("method", "fedpca-hs-auto") == "fedpca-hs-auto" else {}
+    return read_run(
+        write_run(folder / "run", lines, **{"method": "fedpca-hs-auto", "truth": UNKNOWN, **own, **options})
+    )
 
 
 def test_somebody(tmp_path: Path):

@@ -76,7 +76,7 @@ def test_a_value_out_of_range_gets_what_came(tmp_path):
     message = refusal(tmp_path, '[noise]\nlabels = 1.5\nmode = "exclude"')
     assert "noise.labels" in message
     assert "1.5" in message
-    assert "less than or equal to 1" in message
+    assert "a share from 0 to 1" in message
     assert "'exclusive' or 'inclusive'" in message
     assert "'exclude'" in message
 

@@ -12,7 +12,9 @@ from fedpca.results.read.runs import Run
 
 MAX_ESTIMATES = 6  # written out in a sentence; the clients' table has all
 MIN_TO_COMPARE = 3  # clients
-AT_LEAST = "Each share is at least that: errors that most clients share do not show, the model learns them as right."
+AT_LEAST = (
+    "Each share is at least that: errors that most clients share do not show, since the model learns them as right."
+)
 FEW_CLIENTS, FEW_IMAGES = "too few clients", "too few images"
 NOT_LEARNED, TOO_WIDE = "nothing to compare with", "too uncertain an estimate"
 
@@ -25,7 +27,7 @@ def rule_words(run: Run) -> str:
     clear = f"is at least {auto.share:g} and exceeds zero by {auto.certainty:g} standard errors"
     return (
         f"A client is judged mislabeled once its estimate {clear} in {quantity(auto.enter, 'round')} in a row, "
-        f"and no longer after {quantity(auto.leave, 'round')} in a row without."
+        f"and no longer after {quantity(auto.leave, 'round')} in a row without that."
     )
 
 
@@ -37,17 +39,17 @@ def share_words(client: ClientState) -> str:
 
 
 def how_sure(run: Run, judged: Sequence[ClientState]) -> str:
-    """The estimates of whoever is judged mislabeled, else the largest; then those of whom nobody can tell, and why."""
+    """The estimates of whoever is judged mislabeled, else the largest."""
     mislabeled = [client for client in judged if client.group == "mislabeled" and client.answer]
     said = _estimates(mislabeled) if mislabeled else _largest(judged)
-    return " ".join(text for text in (said, _unconfirmed(run, mislabeled), cannot_be_told(run, judged)) if text)
+    return " ".join(text for text in (said, _unconfirmed(run, mislabeled)) if text)
 
 
 def _estimates(mislabeled: Sequence[ClientState]) -> str:
     known = sorted(mislabeled, key=lambda client: client.suspicion or 0.0, reverse=True)
     said = [f"{client.client}: {share_words(client)}" for client in known[:MAX_ESTIMATES]]
     others = [f"{quantity(len(known) - len(said), 'other')} in the table of clients"] * (len(known) > len(said))
-    return f"Estimated to be wrong (95 % interval), at least: {enumeration([*said, *others])}."
+    return f"Wrong by estimate, at least (in brackets the 95 % interval): {enumeration([*said, *others])}."
 
 
 def _largest(judged: Sequence[ClientState]) -> str:
@@ -55,13 +57,10 @@ def _largest(judged: Sequence[ClientState]) -> str:
     known = [client for client in judged if client.suspicion is not None and not client.cannot_tell]
     if not known:
         return ""
-    most = max(known, key=lambda client: client.suspicion or 0.0)
+    most = max(known, key=lambda client: (client.suspicion or 0.0, client.high or 0.0))
     told = "of those who can be told " * any(client.cannot_tell for client in judged)
-    return f"The largest estimated share of wrong labels {told}is {most.suspicion:.2f} ({_of(most)}{_interval(most)})."
-
-
-def _of(client: ClientState) -> str:
-    return f"client {client.client}; " if (client.suspicion or 0.0) >= 0.005 else ""
+    found = f"{most.suspicion:.2f} (client {most.client}; 95 % interval {_interval(most)})"
+    return f"The largest estimated share of wrong labels {told}is {found}."
 
 
 def _interval(client: ClientState) -> str:
@@ -100,25 +99,21 @@ def untold(run: Run, judged: Sequence[ClientState]) -> Mapping[str, list[ClientS
 
 
 def _why(reason: str, own: Sequence[ClientState], sizes: Sequence[int | None], judged: Sequence[ClientState]) -> str:
-    """client c (too few images, 10: 0.00 to 0.62 of its labels may be wrong)."""
+    """client c (too few images: 10; 0.00 to 0.62 of its labels may be wrong)."""
     names = clients([client.client for client in own])
     if reason == FEW_CLIENTS:
         return f"{names} ({reason}: labels can be compared among {MIN_TO_COMPARE} or more)"
     if reason == NOT_LEARNED:
         return f"{names} ({reason}: the model does not predict the labels of enough clients yet)"
     images = dict(zip((client.client for client in judged), sizes, strict=True))
-    each = [f"{_images(images[c.client]) if reason == FEW_IMAGES else ''}{_interval(c)}" for c in own[:MAX_ESTIMATES]]
-    shares = f"{', '.join(each)}{', …' * (len(own) > len(each))} of {plural(names_of(own), 'its', 'their')} labels"
-    return f"{names} ({reason}; {shares} may be wrong)"
+    few = f": {enumeration([str(images[client.client]) for client in own], MAX_ESTIMATES)}" * (reason == FEW_IMAGES)
+    shares = enumeration([_interval(client) for client in own], MAX_ESTIMATES)
+    return f"{names} ({reason}{few}; {shares} of {plural(names_of(own), 'its', 'their')} labels may be wrong)"
 
 
 def names_of(own: Sequence[ClientState]) -> list[str]:
     """Their names."""
     return [client.client for client in own]
-
-
-def _images(size: int | None) -> str:
-    return f"{quantity(size or 0, 'image')}: "
 
 
 def advice(run: Run, judged: Sequence[ClientState]) -> str:
@@ -148,8 +143,20 @@ def how_clear(run: Run, judged: Sequence[ClientState]) -> str:
     treated = "Whoever cannot be told is trained like a common client." * any(c.cannot_tell for c in judged)
     soon = [c.client for c in judged if c.answer == "mislabeled" and c.group != "mislabeled"]
     not_yet = sentence(f"{clients(soon)} {plural(soon, 'is', 'are')} so by the last round, but not long enough yet")
-    said = (meaning, rule_words(run), not_yet if soon else "", treated, reference_words(run), AT_LEAST)
+    said = (
+        meaning,
+        rule_words(run),
+        not_yet if soon else "",
+        treated,
+        reference_words(run),
+        AT_LEAST * knows_shares(judged),
+    )
     return " ".join(text for text in said if text)
+
+
+def knows_shares(judged: Sequence[ClientState]) -> bool:
+    """Whether a share of wrong labels is estimated of anybody."""
+    return any(client.answer and client.suspicion is not None for client in judged)
 
 
 def reference_words(run: Run) -> str:

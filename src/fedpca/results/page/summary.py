@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedpca.results.page.estimates import knows_shares
 from fedpca.results.page.judgements import agreement, beside_the_truth, how_clear, names_in, since_when
 from fedpca.results.page.quality import best_method, rare_and_common
 from fedpca.results.page.words import capital, clients, enumeration, plural, quantity, sentence
-from fedpca.results.read.clients import ClientState, client_states, has_estimates
+from fedpca.results.read.clients import ClientState, client_states
 from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
 from fedpca.results.tables.rows import Results
@@ -86,7 +87,7 @@ def _not_known(run: Run, judged: Sequence[ClientState], seeds: int) -> str:
         "How good the model is: no round has been tested.": not run.last(),
         "Whether the judgements are right: the truth is not recorded.": somebody and judged[0].truth is None,
         SOMEBODY: somebody and rule is not None and rule.rule == "mixture" and rule.mixture.min_margin is None,
-        SHARED: somebody and not has_estimates(run),
+        SHARED: somebody and not knows_shares(judged),
         "How much of this is chance: the method was run with one seed.": seeds == 1,
     }
     return " ".join(text for text, applies in unknown.items() if applies)

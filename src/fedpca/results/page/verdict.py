@@ -68,7 +68,8 @@ def _how_sure(run: Run, judged: Sequence[ClientState]) -> str:
     began = judging_began(run)
     estimated = has_estimates(run)
     clear = estimates.how_sure(run, judged) if estimated else _beside_the_threshold(run, judged)
-    said = [clear, _since(judged), f"Judging began in round {began}."]
+    untold = estimates.cannot_be_told(run, judged)
+    said = [clear, _since(judged), untold, f"Judging began in round {began}."]
     return " ".join((*(text for text in said if text), *([ALWAYS] if _always_names_somebody(run) else [])))
 
 

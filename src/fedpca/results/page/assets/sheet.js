@@ -61,13 +61,14 @@ function judges(run) {
 
 // A share from 0 to 1 as a bar, with a line at the threshold and a whisker from low to high where there are such.
 function drawBar(cell, share, threshold, kind, [low, high]) {
-  const [wide, tall] = [72, 14];
+  const [wide, tall] = [low === null ? 72 : 96, 14];
   const box = { width: wide, height: tall, viewBox: `0 0 ${wide} ${tall}`, preserveAspectRatio: "none" };
   const svg = element(cell, "svg", { class: "share", ...box, "aria-hidden": "true" });
   const bar = { x: 0, y: 3, height: tall - 6 };
   element(svg, "rect", { class: "track", ...bar, width: wide });
   element(svg, "rect", { class: "fill", "data-kind": kind, ...bar, width: wide * Math.min(1, Math.max(0, share)) });
-  if (threshold !== null) element(svg, "path", { class: "threshold", d: `M${wide * threshold},0V${tall}` });
+  const look = low === null ? "threshold" : "threshold dashed";
+  if (threshold !== null) element(svg, "path", { class: look, d: `M${wide * threshold},0V${tall}` });
   if (low === null) return;
   const [from, to] = [low, high].map((end) => Math.min(wide - 1, Math.max(1, wide * end)));
   element(svg, "path", { class: "interval", d: `M${from},4V10M${from},7H${to}M${to},4V10` });
@@ -132,7 +133,7 @@ class Sheet {
   estimateWords() {
     const { columns, rule } = this.run;
     const drawn = "The bar is the estimated share of wrong labels, at least, its whisker the 95 % interval";
-    const line = this.run.threshold === null ? "" : `, the line ${this.run.threshold}`;
+    const line = this.run.threshold === null ? "" : `, the dashed line ${this.run.threshold}`;
     const untold = columns.answer.at(-1)?.includes("?") ? " Whoever cannot be told is trained like a common client." : "";
     return `${drawn}${line}. ${rule}${untold}`;
   }
