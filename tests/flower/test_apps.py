@@ -19,13 +19,13 @@ from safetensors.torch import load_file
 from torch import nn
 
 from fedpca import params_of
-from fedpca.core import Method, Server, Shard
+from fedpca.core import Estimate, Method, Server, Shard, Verdict
 from fedpca.data.federation import Federation
 from fedpca.errors import RunError, SettingsError
 from fedpca.flower.apps import client_app, fedpca_client
 from fedpca.flower.config import read_run_config
 from fedpca.flower.engine import FlowerEngine
-from fedpca.flower.strategy import FedPCA, layout_from
+from fedpca.flower.strategy import FedPCA, layout_from, metrics_of
 from fedpca.loop import play
 from fedpca.models.build import build
 from fedpca.models.flat import layout_of
@@ -464,3 +464,19 @@ def test_arrays_tell_weights_from_what_batch_norm_counts():
     layout, known = layout_from(ArrayRecord(module.state_dict())), layout_of(module)
     assert replace(layout, weights=()) == replace(known, weights=())
     assert layout.weights == known.weights
+
+
+def test_the_drop_in_passes_estimates_on_with_their_intervals():
+    unclear = Verdict("common", 0.2, estimate=Estimate(0.2, 0.0, 0.62, "cannot tell"))
+    alone = Verdict("common", None, estimate=Estimate(None, 0.0, 0.5, "cannot tell"))
+    clear = Verdict("mislabeled", 0.34, estimate=Estimate(0.34, 0.22, 0.47, "mislabeled"))
+    sites = {"bonn": unclear, "essen": alone, "mainz": clear, "trier": Verdict("rare", 0.9)}
+    start = build("mlp", (1, 8, 8), 10, 0)
+    told = metrics_of(Server(layout_of(start.module).params(start.module.state_dict()), diagnosis=sites))
+    assert [told[f"bonn/{name}"] for name in ("suspicion", "suspicion_low", "suspicion_high", "cannot_tell")] == [
+        *(0.2, 0.0, 0.62, 1.0)
+    ]
+    assert (told["mainz/mislabeled"], told["mainz/cannot_tell"], told["mainz/suspicion_high"]) == (1.0, 0.0, 0.47)
+    assert "essen/suspicion" not in told
+    assert told["essen/cannot_tell"] == 1.0
+    assert not {"trier/suspicion_low", "trier/cannot_tell"} & set(told)

@@ -302,8 +302,8 @@ def test_an_estimate_has_its_interval_the_line_and_the_last_answer(browser: Chro
     assert not any("Suspicion" in head for head in heads)
     rows = {row.find_element("tag name", "th").text: row for row in every(page, "#sheet tbody tr")}
     cells = {name: [cell.text for cell in row.find_elements("tag name", "td")] for name, row in rows.items()}
-    assert cells["d"][:3] == ["0.34 (0.22 to 0.47)", "mislabeled", "mislabeled"]
-    assert cells["c"][:3] == ["0.20 (0.00 to 0.62)", "common", "cannot tell"]
+    assert cells["d"][:3] == ["0.34 (0.22\u20130.47)", "mislabeled", "mislabeled"]
+    assert cells["c"][:3] == ["0.20 (0.00\u20130.62)", "common", "cannot tell"]
     assert cells["a"][2] == "not mislabeled"
     note = css(page, "#sheet-note").text
     assert "the dashed line 0.1." in note
@@ -334,15 +334,16 @@ def test_the_history_has_the_interval_as_a_band(browser: Chrome, tmp_path: Path)
 
 def test_a_mark_tells_estimate_interval_and_answer(browser: Chrome, tmp_path: Path):
     page = with_estimates(browser, tmp_path, ESTIMATES)
-    label = mark(page, 2).get_attribute("aria-label")
-    assert "0.20 (0.00 to 0.62)" in label
-    assert "cannot tell" in label
+    page.execute_script("arguments[0].focus()", mark(page, 2))
+    told = css(page, ".tip").text.split("\n")
+    assert told[told.index("wrong labels, estimated") + 1] == "0.20 (0.00 to 0.62)"
+    assert told[told.index("answer of this round") + 1] == "cannot tell"
 
 
 def test_two_clients_have_an_interval_without_an_estimate(browser: Chrome, tmp_path: Path):
     page = with_estimates(browser, tmp_path, [(None, 0.0, 0.5, "cannot tell")] * 2, "ab")
     first = [cell.text for cell in every(page, "#sheet tbody tr:first-child td")]
-    assert first[0] == "\u2013 (0.00 to 0.50)"
+    assert first[0] == "\u2013 (0.00\u20130.50)"
     assert first[2] == "cannot tell"
     assert "It cannot be told of any of the 2 clients" in css(page, "#found").text
 

@@ -45,7 +45,7 @@ def said(run: Run) -> str:
 def test_who_and_how_sure(tmp_path: Path):
     assert verdict(a_run(tmp_path, GOOD, GOOD, GOOD, CLEAR)) == Verdict(
         "1 of the 4 clients is judged mislabeled: client d.",
-        "Wrong by estimate, at least (in brackets the 95 % interval): d: 0.34 of its labels (0.22 to 0.47). "
+        "Wrong by estimate, at least (in brackets the 95 % interval): client d: 0.34 of its labels (0.22 to 0.47). "
         "Judged so without a break since round 1. Judging began in round 1.",
         "Have this site re-read a random sample of its labels, 100 or all if there are fewer: "
         "only that shows whether they are wrong.",

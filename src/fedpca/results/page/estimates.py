@@ -47,7 +47,7 @@ def how_sure(run: Run, judged: Sequence[ClientState]) -> str:
 
 def _estimates(mislabeled: Sequence[ClientState]) -> str:
     known = sorted(mislabeled, key=lambda client: client.suspicion or 0.0, reverse=True)
-    said = [f"{client.client}: {share_words(client)}" for client in known[:MAX_ESTIMATES]]
+    said = [f"client {client.client}: {share_words(client)}" for client in known[:MAX_ESTIMATES]]
     others = [f"{quantity(len(known) - len(said), 'other')} in the table of clients"] * (len(known) > len(said))
     return f"Wrong by estimate, at least (in brackets the 95 % interval): {enumeration([*said, *others])}."
 

@@ -2,6 +2,7 @@
 // The table of clients: sorted, filtered, with the history of the selected one.
 
 const collator = new Intl.Collator("en", { numeric: true });
+const SHORT = 14; // letters of a name that stays in one line
 const HISTORIES = [
   ["loss", "Loss"],
   ["dispersion", "Dispersion"],
@@ -28,9 +29,10 @@ function sheetColumns(run) {
     letter,
     mark,
   });
+  const interval = (client) => intervalWords(run, last, client).replace(" to ", "–");
   const columns = [
     { head: "Client", value: (client) => run.clients[client], text: (client) => run.clients[client] },
-    { ...numeric(suspicionName(run), of("suspicion"), 2), bar: true, after: (client) => intervalWords(run, last, client) },
+    { ...numeric(suspicionName(run), of("suspicion"), 2), bar: true, after: interval },
     ...(judges(run) ? [kind("Judged", (client) => of("group")(client) ?? "-", "mark")] : []),
     ...(run.columns.answer.some(Boolean) ? [answers(of("answer"))] : []),
     numeric("Since round", (client) => run.since[client], 0),
@@ -61,7 +63,7 @@ function judges(run) {
 
 // A share from 0 to 1 as a bar, with a line at the threshold and a whisker from low to high where there are such.
 function drawBar(cell, share, threshold, kind, [low, high]) {
-  const [wide, tall] = [low === null ? 72 : 96, 14];
+  const [wide, tall] = [low === null ? 72 : 84, 14];
   const box = { width: wide, height: tall, viewBox: `0 0 ${wide} ${tall}`, preserveAspectRatio: "none" };
   const svg = element(cell, "svg", { class: "share", ...box, "aria-hidden": "true" });
   const bar = { x: 0, y: 3, height: tall - 6 };
@@ -134,15 +136,16 @@ class Sheet {
     const { columns, rule } = this.run;
     const drawn = "The bar is the estimated share of wrong labels, at least, its whisker the 95 % interval";
     const line = this.run.threshold === null ? "" : `, the dashed line ${this.run.threshold}`;
-    const untold = columns.answer.at(-1)?.includes("?") ? " Whoever cannot be told is trained like a common client." : "";
-    return `${drawn}${line}. ${rule}${untold}`;
+    const untold = columns.answer.at(-1)?.includes("?");
+    return `${drawn}${line}. ${rule}${untold ? " Whoever cannot be told is trained like a common client." : ""}`;
   }
 
   row(client) {
     const row = document.createElement("tr");
     row.dataset.client = client;
-    const name = element(row, "th", { scope: "row" });
-    const button = element(name, "button", { type: "button" }, this.run.clients[client]);
+    const text = this.run.clients[client];
+    const name = element(row, "th", { scope: "row", ...(text.length <= SHORT && { class: "short" }) });
+    const button = element(name, "button", { type: "button" }, text);
     button.addEventListener("click", () => this.onSelect(client === view.selected ? null : client));
     for (const { text, value, isNumber, letter, mark, bar, after } of this.columns.slice(1)) {
       const cell = element(row, "td", isNumber ? { class: "number" } : {});
