@@ -63,7 +63,7 @@ function judges(run) {
 
 // A share from 0 to 1 as a bar, with a line at the threshold and a whisker from low to high where there are such.
 function drawBar(cell, share, threshold, kind, [low, high]) {
-  const [wide, tall] = [low === null ? 72 : 84, 14];
+  const [wide, tall] = [72, 14];
   const box = { width: wide, height: tall, viewBox: `0 0 ${wide} ${tall}`, preserveAspectRatio: "none" };
   const svg = element(cell, "svg", { class: "share", ...box, "aria-hidden": "true" });
   const bar = { x: 0, y: 3, height: tall - 6 };
