@@ -69,9 +69,10 @@ def test_somebody_with_too_few_images_is_named_and_not_acquitted(tmp_path: Path)
     assert found.next == "Only more images, or reading labels again, can tell of client d."
 
 
-def test_a_client_with_as_many_images_as_others_is_not_said_to_have_too_few(tmp_path: Path):
-    found = verdict(a_run(tmp_path, GOOD, GOOD, GOOD, UNCLEAR))
-    assert "client d (too uncertain an estimate; 0.00 to 0.62 of its labels may be wrong)" in found.how_sure
+def test_several_that_cannot_be_told_have_their_images_and_intervals_in_order(tmp_path: Path):
+    found = verdict(a_run(tmp_path, GOOD, GOOD, UNCLEAR, (0.1, 0.0, 0.3, "cannot tell"), sizes=[90, 90, 8, 12]))
+    why = "clients c and d (too few images: 8 and 12; 0.00 to 0.62 and 0.00 to 0.30 of their labels may be wrong)"
+    assert why in found.how_sure
 
 
 def test_two_clients_cannot_be_compared(tmp_path: Path):

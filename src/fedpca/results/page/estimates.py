@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from statistics import median
 
 from fedpca.results.page.words import clients, enumeration, plural, quantity, sentence
 from fedpca.results.read.clients import ClientState, has_estimates, known_of, reference_of
 from fedpca.results.read.runs import Run
 
 MAX_ESTIMATES = 6  # written out in a sentence; the clients' table has all
-MIN_TO_COMPARE = 3  # clients
+MIN_TO_COMPARE = 3  # clients, as `parts.server.wrong_labels.reference_of` needs them
 AT_LEAST = (
     "Each share is at least that: errors that most clients share do not show, since the model learns them as right."
 )
-FEW_CLIENTS, FEW_IMAGES = "too few clients", "too few images"
-NOT_LEARNED, TOO_WIDE = "nothing to compare with", "too uncertain an estimate"
+FEW_CLIENTS, NOT_LEARNED = "too few clients", "nothing to compare with"
+FEW_IMAGES = "too few images"  # whoever has enough can be told: errors of both measures go to zero with their number
 
 
 def rule_words(run: Run) -> str:
@@ -79,34 +78,32 @@ def _unconfirmed(run: Run, mislabeled: Sequence[ClientState]) -> str:
 
 def cannot_be_told(run: Run, judged: Sequence[ClientState]) -> str:
     """Of whom nobody can tell, with the reasons; nothing if there is nobody."""
-    by_reason = untold(run, judged)
-    said = [_why(reason, own, known_of(run, "size"), judged) for reason, own in by_reason.items()]
+    sizes = dict(zip(names_of(judged), known_of(run, "size"), strict=True))
+    said = [_why(reason, own, sizes) for reason, own in untold(judged).items()]
     return f"Cannot be told: {'; '.join(said)}." if said else ""
 
 
-def untold(run: Run, judged: Sequence[ClientState]) -> Mapping[str, list[ClientState]]:
+def untold(judged: Sequence[ClientState]) -> Mapping[str, list[ClientState]]:
     """Those of whom nobody can tell, by the reason."""
-    sizes = known_of(run, "size")
-    middle = median([size for size in sizes if size is not None] or [0])
     compared = sum(client.answer is not None for client in judged)
     found: dict[str, list[ClientState]] = defaultdict(list)
-    for client, size in zip(judged, sizes, strict=True):
+    for client in judged:
         if client.cannot_tell and client.suspicion is None:
             found[FEW_CLIENTS if compared < MIN_TO_COMPARE else NOT_LEARNED].append(client)
         elif client.cannot_tell:
-            found[FEW_IMAGES if size is not None and size < middle else TOO_WIDE].append(client)
+            found[FEW_IMAGES].append(client)
     return found
 
 
-def _why(reason: str, own: Sequence[ClientState], sizes: Sequence[int | None], judged: Sequence[ClientState]) -> str:
+def _why(reason: str, own: Sequence[ClientState], sizes: Mapping[str, int | None]) -> str:
     """client c (too few images: 10; 0.00 to 0.62 of its labels may be wrong)."""
-    names = clients([client.client for client in own])
+    names = clients(names_of(own))
     if reason == FEW_CLIENTS:
         return f"{names} ({reason}: labels can be compared among {MIN_TO_COMPARE} or more)"
     if reason == NOT_LEARNED:
         return f"{names} ({reason}: the model does not predict the labels of enough clients yet)"
-    images = dict(zip((client.client for client in judged), sizes, strict=True))
-    few = f": {enumeration([str(images[client.client]) for client in own], MAX_ESTIMATES)}" * (reason == FEW_IMAGES)
+    images = [str(size) for name in names_of(own) if (size := sizes[name]) is not None]
+    few = f": {enumeration(images, MAX_ESTIMATES)}" if images else ""
     shares = enumeration([_interval(client) for client in own], MAX_ESTIMATES)
     return f"{names} ({reason}{few}; {shares} of {plural(names_of(own), 'its', 'their')} labels may be wrong)"
 
@@ -116,16 +113,16 @@ def names_of(own: Sequence[ClientState]) -> list[str]:
     return [client.client for client in own]
 
 
-def advice(run: Run, judged: Sequence[ClientState]) -> str:
+def advice(judged: Sequence[ClientState]) -> str:
     """What tells of those of whom nobody can tell; nothing if there is nobody."""
-    by_reason = untold(run, judged)
+    by_reason = untold(judged)
     said = []
     if own := by_reason.get(FEW_CLIENTS, []):
         more = f"let {MIN_TO_COMPARE} or more clients take part"
         said.append(f"{more}, or have {_each(own)} re-read a random sample of its labels")
     if by_reason.get(NOT_LEARNED):
         said.append("play more rounds, or train a model that learns these labels")
-    if own := [*by_reason.get(FEW_IMAGES, []), *by_reason.get(TOO_WIDE, [])]:
+    if own := by_reason.get(FEW_IMAGES, []):
         said.append(f"only more images, or reading labels again, can tell of {clients(names_of(own))}")
     return " ".join(map(sentence, said))
 

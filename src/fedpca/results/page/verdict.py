@@ -111,7 +111,7 @@ def _advice(run: Run, judged: Sequence[ClientState]) -> str:
     if run.rounds[-1]["round"] - since + 1 < SETTLED:
         more = "Wait for more rounds" if not run.is_done else "Play more rounds before you act"
         return f"{more}: who is judged mislabeled has been the same only since round {since}."
-    untold = estimates.advice(run, judged)
+    untold = estimates.advice(judged)
     if not mislabeled:
         return untold or "Nothing."
     if _always_names_somebody(run):
