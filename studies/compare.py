@@ -1,6 +1,11 @@
 """Compares rules of identification on recorded reports: `python -m studies.compare RECORDINGS`.
 
-Rules see rounds 11 to 25 with the same smoothing; figures are over the last ten rounds.
+Rules see the rounds after the warm-up, each with its own way to settle. Figures are over the last ten rounds:
+
+* nobody judged: of the federations without mislabeled clients, those in which nobody is judged in any of these rounds
+* recall: of the client-rounds of mislabeled clients whose share of wrong labels exceeds the median client's by 0.2
+* precision: of all client-rounds judged mislabeled, those of clients that the scenario made mislabeled
+* error: of the estimated share of wrong labels, the mean over all client-rounds of rules that estimate one
 """
 
 from __future__ import annotations
@@ -8,142 +13,264 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from functools import partial
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median, median_low
 
-import numpy as np
-
-from fedpca.core import ClientId, Diagnosis, Report, When
-from fedpca.data.truth import Truth
-from fedpca.methods.identify import MixtureSettings, mixture_rule
-from fedpca.parts.mixture import bic, fit
-from fedpca.parts.server.diagnose import NameGroups, Smoothed
-from fedpca.parts.server.identify import (
-    Finding,
-    Findings,
-    WrongShares,
-    on_plane,
-    scaled,
+from fedpca.core import ClientId, Diagnose, Diagnosis, Estimate, Report, Verdict, When
+from fedpca.methods.define import Plan
+from fedpca.methods.identify import AutoSettings, IdentifySettings, identification
+from fedpca.parts.server.diagnose import InARow, NameGroups
+from fedpca.parts.server.identify import Finding, Findings
+from fedpca.parts.server.wrong_labels import (
+    Excess,
+    LabelNumbers,
+    by_agreement,
+    by_slope,
+    label_numbers,
+    reference_of,
 )
-from fedpca.runs.evaluate import identification
-from studies.record import WARMUP
+from studies.judge import BAR, LAST
+from studies.record import ROUNDS
 
-LAST = 10
-PAPER = mixture_rule(MixtureSettings())
-
-
-@dataclass(frozen=True)
-class ShapedGroups:
-    """One, two or three groups, whichever BIC prefers, and only in the shape that capacity dictates.
-
-    Three: the paper's rule with a gate. Two: the group of larger loss is rare if it has clearly less dispersion, else
-    mislabeled. One: nobody.
-    """
-
-    gate: float = 3.0
-
-    def __call__(self, reports: Mapping[ClientId, Report]) -> Findings | None:
-        plane = on_plane(reports)
-        points = scaled(np.array(list(plane.values())).reshape(-1, 2))
-        if len(np.unique(points, axis=0)) < 4:
-            return None
-        scores = {n: float(bic(fit(points, n, 9, "diag", ridge=1e-4, max_steps=100), "diag").min()) for n in (1, 2, 3)}
-        best = min(scores, key=lambda n: scores[n])
-        if best == 3:
-            return replace(PAPER, covariance="diag", ridge=1e-4, min_margin=self.gate)(reports)
-        groups = ["common"] * len(plane) if best == 1 else self._two(points)
-        return {c: Finding(g, float(g == "mislabeled")) for c, g in zip(plane, groups, strict=True)}  # type: ignore[arg-type]
-
-    def _two(self, points: np.ndarray) -> list[str]:
-        fits = fit(points, 2, 9, "diag", ridge=1e-4, max_steps=100)
-        start = int(fits.likelihood.argmax())
-        means, members = fits.means[start], fits.responsibilities[start].argmax(axis=1)
-        high = int(means[:, 0].argmax())
-        within = np.sqrt(fits.covariances[start].mean(axis=0).diagonal())
-        rise, fall = (means[high] - means[1 - high]) / within
-        name = "rare" if fall < -self.gate else "mislabeled" if rise > self.gate else "common"
-        return [name if m == high else "common" for m in members]
+Reports = Mapping[ClientId, Report]
+Measure = Callable[[Reports], Mapping[ClientId, Excess]]  # nobody's: nothing to compare with
+AUTO = AutoSettings()
 
 
 @dataclass(frozen=True)
-class Shortfall:
-    """The share by which labels agree less with predictions than the model is certain, against the other clients."""
+class ByMeasures:
+    """Mislabeled are those whom every measure shows to be, as `auto` has it with two of them."""
 
-    share: float = 0.25
-    key: tuple[str, str] = ("agreement", "certainty")
+    measures: tuple[Measure, ...]
+    min_share: float = AUTO.share
+    certainty: float = AUTO.certainty
 
-    def __call__(self, reports: Mapping[ClientId, Report]) -> Findings | None:
-        reported = {c: {**r, "slope": _ratio(r, *self.key), "slope_error": 0.0} for c, r in reports.items()}
-        return WrongShares(self.share, 0.0)(reported)
+    def __call__(self, reports: Reports) -> Findings | None:
+        found = [measure(reports) for measure in self.measures]
+        return {c: self._finding([own[c] for own in found]) for c in found[0] if all(c in own for own in found)}
+
+    def _finding(self, found: Sequence[Excess]) -> Finding:
+        sure = all(own.share >= self.min_share and own.share > self.certainty * own.error for own in found)
+        shares = [min(1.0, max(0.0, own.share)) for own in found]
+        share = fmean(shares) if sure else min(shares)
+        estimate = Estimate(share, 0.0, 1.0, "mislabeled" if sure else "not mislabeled")
+        return Finding("mislabeled" if sure else "common", share, estimate)
 
 
-def _ratio(report: Report, over: str, under: str) -> float:
-    return float(report[over]) / float(report[under] if under else 1.0)  # type: ignore[arg-type]
+def against_reference(
+    reports: Reports, measure: Callable[..., Excess], agreement: str = "agreement"
+) -> dict[str, Excess]:
+    """What one of `auto`'s measures shows of each client; `agreement` says which one is taken for that."""
+    numbers = {c: _with(own, report, agreement) for c, report in reports.items() if (own := label_numbers(report))}
+    reference = reference_of(numbers, AUTO.min_learned)
+    return {c: measure(own, reference) for c, own in numbers.items()} if reference else {}
 
 
-RULES: dict[str, tuple[Callable[..., Findings | None], float]] = {  # and the threshold of smoothed evidence
-    "paper": (PAPER, 0.5),
-    "paper, gate 3": (replace(PAPER, min_margin=3), 0.5),
-    "BIC of 1-3 groups, shaped": (ShapedGroups(), 0.5),
-    "agreement / certainty": (Shortfall(), 0.25),
-    "credence": (Shortfall(key=("credence", "")), 0.25),
-    "slope, share 0.15": (WrongShares(0.15, 0.0), 0.15),
-    "slope, share 0.2": (WrongShares(0.2, 0.0), 0.2),
-    "slope, share 0.25 (auto)": (WrongShares(0.25, 0.0), 0.25),
-    "auto as shipped, with certainty": (WrongShares(share=0.25, certainty=2.0), 0.25),
-    "slope, share 0.3": (WrongShares(0.3, 0.0), 0.3),
+def _with(numbers: LabelNumbers, report: Report, agreement: str) -> LabelNumbers:
+    return replace(numbers, agreement=_number(report, agreement))
+
+
+def above_median(reports: Reports, name: str) -> dict[str, Excess]:
+    """By how much each client's number exceeds that of the median client; the error is that of a share."""
+    values = {c: _number(report, name) for c, report in reports.items()}
+    usual = median_low(values.values())
+    return {c: Excess(value - usual, _error(value, _number(reports[c], "images"))) for c, value in values.items()}
+
+
+def _error(share: float, images: float) -> float:
+    near = (min(1.0, max(0.0, share)) * images + 1) / (images + 2)  # so that nobody's error is zero
+    return float((near * (1 - near) / images) ** 0.5)
+
+
+def _number(report: Report, name: str) -> float:
+    value = report[name]
+    assert isinstance(value, float)
+    return value
+
+
+BY_SLOPE: Measure = partial(against_reference, measure=by_slope)
+BY_AGREEMENT: Measure = partial(against_reference, measure=by_agreement)
+BY_LEFT_OUT: Measure = partial(against_reference, measure=by_agreement, agreement="left_out_agreement")
+BY_JOINT: Measure = partial(above_median, name="confident_errors")
+BY_UNIFORM: Measure = partial(above_median, name="uniform_share")
+BY_GAP: Measure = partial(above_median, name="calibration_gap")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What judges, whether it estimates shares of wrong labels, and which numbers it is shown under other names."""
+
+    judge: Diagnose
+    estimates: bool = True
+    shown: tuple[tuple[str, str], ...] = ()
+
+
+def shipped(rule: str, **settings: float) -> Diagnose:
+    """A rule of the package; nobody is called rare by `auto`, which takes most of its time and does not count here."""
+    own = {**settings, **({"min_clients": 10**9} if rule == "auto" else {})}
+    return identification(Plan(ROUNDS), IdentifySettings.model_validate({"rule": rule, rule: own}))[1]
+
+
+def measured(*measures: Measure, **settings: float) -> Rule:
+    """A rule by these measures, settled as `auto` is."""
+    return Rule(NameGroups(ByMeasures(measures, **settings), InARow(AUTO.enter, AUTO.leave), min_confidence=1.0))
+
+
+PLAIN = (("slope", "plain_slope"), ("slope_error", "plain_slope_error"))  # of predictions that are not adapted
+RULES: dict[str, Rule] = {
+    "paper": Rule(shipped("mixture"), estimates=False),
+    "slope (auto up to 0.1)": Rule(shipped("slope"), shown=PLAIN),
+    "slope, adapted": measured(BY_SLOPE),
+    "agreement, adapted": measured(BY_AGREEMENT),
+    "both (auto)": Rule(shipped("auto")),
+    "both, certainty 2": Rule(shipped("auto", certainty=2.0)),
+    "both, certainty 3": Rule(shipped("auto", certainty=3.0)),
+    "both, share 0.05": Rule(shipped("auto", share=0.05)),
+    "both, share 0.15": Rule(shipped("auto", share=0.15)),
+    "both and leave-one-out agreement": measured(BY_SLOPE, BY_AGREEMENT, BY_LEFT_OUT),
+    "confident joint, share 0.1": measured(BY_JOINT),
+    "confident joint, share 0.2": measured(BY_JOINT, min_share=0.2),
+    "EM share 0.1": measured(BY_UNIFORM),
+    "EM share 0.2": measured(BY_UNIFORM, min_share=0.2),
+    "calibration gap 0.1": measured(BY_GAP),
+    "calibration gap 0.2": measured(BY_GAP, min_share=0.2),
 }
 
 
-def judge(
-    rule: Callable[..., Findings | None], threshold: float, recording: Mapping[str, object]
-) -> list[dict[str, float]]:
-    """How well the rule does in each of the last rounds."""
-    truth = Truth(tuple(recording["truth"]["rare"]), tuple(recording["truth"]["mislabeled"]), {})  # type: ignore[index]
-    part, found = NameGroups(rule, Smoothed(0.5, threshold), min_confidence=0.9), []
+@dataclass(frozen=True)
+class Tally:
+    """Counts over some federations; all but the first two are of client-rounds."""
+
+    clean: int = 0  # federations without mislabeled clients
+    quiet: int = 0  # of these, those where nobody is judged
+    wrong: int = 0  # beyond the bar
+    found: int = 0  # of these, judged
+    judged: int = 0
+    rightly: int = 0  # of these, mislabeled
+    estimated: int = 0
+    error: float = 0.0  # of the estimates, their sum
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """The table's columns."""
+        return {
+            "nobody judged": _share(self.quiet, self.clean),
+            "recall": _share(self.found, self.wrong),
+            "precision": _share(self.rightly, self.judged),
+            "error": f"{self.error / self.estimated:.3f}" if self.estimated else "-",
+        }
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.3f} ({whole})" if whole else "-"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One federation: what kind it is of, what is true of its clients, and their reports."""
+
+    name: str
+    kind: str
+    noise: str
+    mislabeled: frozenset[ClientId]
+    wrong_share: Mapping[ClientId, float]
+    rounds: Sequence[Reports]
+
+    @property
+    def beyond(self) -> frozenset[ClientId]:
+        """The mislabeled clients that a rule should find."""
+        bar = median(self.wrong_share.values()) + BAR
+        return frozenset(c for c in self.mislabeled if self.wrong_share[c] >= bar - 1e-9)
+
+
+def read(path: Path) -> Recording:
+    """A recording of `studies.record`."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    truth = found["truth"]
+    mislabeled, wrong_share = frozenset(truth["mislabeled"]), truth["wrong_share"]
+    return Recording(path.stem, found["kind"], found["noise"], mislabeled, wrong_share, found["rounds"])
+
+
+def judge(rule: Rule, recording: Recording) -> Tally:
+    """How well the rule does over the last rounds."""
     diagnosis: Diagnosis = {}
-    for reports in recording["rounds"][WARMUP:]:  # type: ignore[index]
-        reported = {c: {"slope_error": 0.0, **report} for c, report in reports.items()}
-        diagnosis = part(diagnosis, reported, When(1, 1))
-        verdict = identification(diagnosis, truth)
-        nobody = {"f1": float(not truth.mislabeled), "accused_common": 0, "accused_rare": 0}
-        found.append(verdict or nobody)
-    return found[-LAST:]
+    lines: list[Diagnosis] = []
+    for reports in recording.rounds:
+        seen = {c: {**r, **{name: r[own] for name, own in rule.shown if own in r}} for c, r in reports.items()}
+        diagnosis = rule.judge(diagnosis, seen, When(1, 1))
+        lines.append(diagnosis)
+    verdicts = [(c, verdict) for line in lines[-LAST:] for c, verdict in line.items()]
+    return _tally(recording, verdicts, rule.estimates)
+
+
+def _tally(recording: Recording, verdicts: Sequence[tuple[ClientId, Verdict]], estimates: bool) -> Tally:
+    judged = [c for c, verdict in verdicts if verdict.group == "mislabeled"]
+    known = [(c, v.suspicion) for c, v in verdicts if estimates and v.suspicion is not None]
+    clean = not recording.mislabeled
+    return Tally(
+        clean=int(clean),
+        quiet=int(clean and not judged),
+        wrong=sum(c in recording.beyond for c, _ in verdicts),
+        found=sum(c in recording.beyond for c in judged),
+        judged=len(judged),
+        rightly=sum(c in recording.mislabeled for c in judged),
+        estimated=len(known),
+        error=sum(abs(share - recording.wrong_share[c]) for c, share in known),
+    )
+
+
+def tables(recordings: Sequence[Recording], tallies: Mapping[str, Sequence[Tally]]) -> Iterable[str]:
+    """A table of all federations, then one of each figure by kind of data and by noise."""
+    yield _table("all federations", {rule: sum(own, Tally()).figures for rule, own in tallies.items()})
+    for what, groups in (("kind", [one.kind for one in recordings]), ("noise", [one.noise for one in recordings])):
+        for figure in Tally().figures:
+            rows = {rule: _by_group(own, groups, figure) for rule, own in tallies.items()}
+            yield _table(f"{figure}, by {what}", rows)
+
+
+def _by_group(tallies: Sequence[Tally], groups: Sequence[str], figure: str) -> dict[str, str]:
+    found: dict[str, Tally] = defaultdict(Tally)
+    for group, tally in zip(groups, tallies, strict=True):
+        found[group] += tally
+    return {group: own.figures[figure] for group, own in found.items()}
+
+
+def _table(title: str, rows: Mapping[str, Mapping[str, str]]) -> str:
+    heads = [head for head in next(iter(rows.values()), {}) if any(row[head] != "-" for row in rows.values())]
+    lines = [f"| {rule} | {' | '.join(row[head] for head in heads)} |" for rule, row in rows.items()]
+    return "\n".join([f"| {title} | {' | '.join(heads)} |", f"|{'---|' * (len(heads) + 1)}", *lines, ""])
 
 
 def main() -> None:
-    """Prints a table: rows are rules, columns kinds of federations."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Prints the tables, or what a rule gets wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recordings", type=Path)
-    parser.add_argument("--misses", help="list the federations that this rule gets wrong")
+    parser.add_argument("--misses", help="list the federations that this rule gets wrong", choices=RULES)
     parser.add_argument("--only", default="", help="compare only the rules whose names contain this")
     options = parser.parse_args()
-    recordings = [json.loads(path.read_text()) for path in sorted(options.recordings.glob("*.json"))]
-    print(f"{len(recordings)} federations")
-    for name, (rule, threshold) in RULES.items():
-        if options.only not in name:
-            continue
-        figures: dict[str, list[float]] = defaultdict(list)
-        for recording in recordings:
-            found = judge(rule, threshold, recording)
-            f1 = fmean(f["f1"] for f in found)
-            accused = sum(f["accused_common"] + f["accused_rare"] for f in found)
-            for column, value in columns(recording["spec"], f1, accused).items():
-                figures[column].append(value)
-            if options.misses == name and (f1 < 0.95 or accused):
-                print(f"  {recording['spec']}: F1 {f1:.2f}, {accused} wrongly accused in {LAST} rounds")
-        print(f"{name:33}" + "  ".join(f"{column} {fmean(v):.3f} ({len(v)})" for column, v in sorted(figures.items())))
+    recordings = [read(path) for path in sorted(options.recordings.glob("*.json"))]
+    print(f"{len(recordings)} federations\n")
+    if options.misses:
+        print("\n".join(misses(recordings, RULES[options.misses])))
+        return
+    chosen = {name: rule for name, rule in RULES.items() if options.only in name}
+    tallies = {name: [judge(rule, one) for one in recordings] for name, rule in chosen.items()}
+    print("\n".join(tables(recordings, tallies)))
 
 
-def columns(spec: Mapping[str, float], f1: float, accused: float) -> dict[str, float]:
-    """Where a federation counts: clean ones by whether nobody is accused, others by whether F1 is at least 0.95."""
-    where = "CIFAR" if spec.get("cifar") else ""
-    if spec["rho"] == 0:
-        return {f"{where} none: nobody accused": float(accused == 0)}
-    strength = "eta>=0.5" if spec["eta"] >= 0.5 else "eta 0.3"
-    return {f"{where} {strength}: F1>=0.95": float(f1 >= 0.95), f"{where} {strength}: mean F1": f1}
+def misses(recordings: Sequence[Recording], rule: Rule) -> Iterable[str]:
+    """Federations in which an innocent client is judged, or one beyond the bar is not."""
+    for one in recordings:
+        tally = judge(rule, one)
+        wrongly, missed = tally.judged - tally.rightly, tally.wrong - tally.found
+        if wrongly or missed:
+            yield f"{one.name}: {wrongly} wrongly, {missed} missed, in client-rounds of the last {LAST} rounds"
 
 
 if __name__ == "__main__":

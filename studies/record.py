@@ -1,6 +1,8 @@
-"""Records what the clients of many federations report, once: `python -m studies.record OUT [--jobs N]`.
+"""Records what the clients of many federations report, once: `python -m studies.record OUT [--kinds] [--jobs N]`.
 
-Ten rounds of FedAvg, then FedAvg without the truly mislabeled: what a rule sees as long as it is right.
+Ten rounds of FedAvg, then FedAvg without the truly mislabeled: what a rule sees as long as it is right. The federations
+are those of a grid or, with `--kinds`, of `studies.kinds`: the draws that decisions are made on, or `--held-out` ones.
+A federation that is there already is not recorded again.
 """
 
 from __future__ import annotations
@@ -16,20 +18,22 @@ import torch
 
 from fedpca.atomic import write_whole
 from fedpca.core import ClientId, Diagnosis, Method, Report, Server, Site, Stage, Verdict, When
-from fedpca.data.datasets import load
-from fedpca.data.federation import federate
+from fedpca.data.federation import Federation
 from fedpca.loop import play
 from fedpca.methods.base import base
-from fedpca.models.build import build
+from fedpca.models.build import build_model
 from fedpca.models.flat import params_of
-from fedpca.parts.client.labels import label_slopes
+from fedpca.parts.client.labels import label_evidence
 from fedpca.parts.client.report import PerformanceAndCapacity, passes
 from fedpca.parts.client.select import NothingOfTheMislabeled
 from fedpca.runs.check import check_experiment, plan_of
+from fedpca.runs.run import prepare
 from fedpca.settings.experiment import Experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
+from studies.candidates import candidates
 from studies.jobs import Spec, work_through
+from studies.kinds import HELD_OUT, SEARCH, Case, cases, experiment
 
 WARMUP, ROUNDS = 10, 25
 RHO, ETA, RARE, SPLITS = (0.1, 0.2, 0.4, 0.6), (1.0, 0.8, 0.5, 0.3), (0.0, 0.1, 0.2), ("iid", "dirichlet")
@@ -88,18 +92,14 @@ def settings(spec: Spec) -> Experiment:
 
 @dataclass(frozen=True)
 class Everything:
-    """All that any of the compared rules looks at."""
+    """All that any of the compared rules looks at: loss, dispersion, what `auto` asks for, and every candidate."""
 
     def __call__(self, site: Site) -> Report:
-        probs = torch.cat([logits for _, logits in passes(site)]).double().softmax(dim=1)
-        return {
-            **PerformanceAndCapacity(
-                confidence="quantile", labels=label_slopes, per_sample=True, denominator="all", augment=None
-            )(site),
-            "agreement": (probs.argmax(dim=1) == site.y).double().mean().item(),
-            "certainty": probs.amax(dim=1).mean().item(),
-            "credence": (probs.gather(1, site.y.unsqueeze(1)).mean() / probs.square().sum(dim=1).mean()).item(),
-        }
+        features, logits = (torch.cat(parts) for parts in zip(*passes(site), strict=True))
+        shipped = PerformanceAndCapacity(
+            confidence="quantile", labels=label_evidence, per_sample=True, denominator="all", augment=None
+        )
+        return {**shipped(site), **candidates(logits.double().softmax(dim=1), features, site.y)}
 
 
 @dataclass(frozen=True)
@@ -116,36 +116,71 @@ class Oracle:
 
 
 def record(spec: Spec, out: Path) -> str:
-    """Plays one federation and writes its reports, unless that was done before."""
+    """Plays one federation of a grid and writes its reports, unless that was done before."""
     name = "-".join(f"{key}{value}" for key, value in spec.items())
-    if (out / f"{name}.json").exists():
-        return name
-    experiment = settings(spec)
-    federation = federate(experiment, load(experiment.data))
-    warm = replace(base(plan_of(experiment)), report=Everything())
-    oracle = Oracle(frozenset(federation.truth.mislabeled or ()))
-    guarded = replace(warm, select=NothingOfTheMislabeled(), diagnose=oracle)
-    net = build(experiment.model.name, federation.shape, len(federation.classes), experiment.seeds[0])
-    method = Method("recording", (Stage(warm, WARMUP), Stage(guarded)))
-    clients = InProcess(method, federation.shards, Workers([net]), experiment.seeds[0])
-    rounds = [
-        {client: verdict.report for client, verdict in server.diagnosis.items()}
-        for server in play(method, clients, Server(params_of(net)), ROUNDS)
-    ]
-    truth = {"rare": federation.truth.rare, "mislabeled": federation.truth.mislabeled}
-    write_whole(out / f"{name}.json", json.dumps({"spec": spec, "truth": truth, "rounds": rounds}))
+    if not (out / f"{name}.json").exists():
+        chosen = settings(spec)
+        about = {
+            "kind": f"{chosen.data.dataset} with {spec['clients']} clients",
+            "noise": f"symmetric {spec['eta']}" if spec["rho"] else "none",
+        }
+        _write(out / f"{name}.json", about, chosen)
     return name
 
 
+def record_case(case: Case, out: Path) -> str:
+    """Plays one federation of `studies.kinds` and writes its reports, unless that was done before."""
+    if not (out / f"{case.name}.json").exists():
+        about = {"kind": case.kind.family, "noise": case.noise}
+        _write(out / f"{case.name}.json", about, experiment(case, out / "data"))
+    return case.name
+
+
+def _write(path: Path, about: Mapping[str, str], chosen: Experiment) -> None:
+    _, federation = prepare(chosen)
+    known = federation.truth
+    truth = {"rare": known.rare, "mislabeled": known.mislabeled, "wrong_share": dict(known.wrong_share)}
+    recording = {**about, "truth": truth, "rounds": reports_of(chosen, federation)}
+    write_whole(path, json.dumps(recording))
+
+
+def reports_of(chosen: Experiment, federation: Federation) -> list[dict[ClientId, Report]]:
+    """What the clients report in every round after the warm-up, which is all that rules look at."""
+    warm = base(plan_of(chosen))
+    oracle = Oracle(frozenset(federation.truth.mislabeled or ()))
+    guarded = replace(warm, report=Everything(), select=NothingOfTheMislabeled(), diagnose=oracle)
+    net = build_model(chosen.model, federation.shape, len(federation.classes), chosen.seeds[0])
+    method = Method("recording", (Stage(warm, WARMUP), Stage(guarded)))
+    clients = InProcess(method, federation.shards, Workers([net]), chosen.seeds[0])
+    return [
+        {client: verdict.report for client, verdict in server.diagnosis.items()}
+        for server in play(method, clients, Server(params_of(net)), ROUNDS)
+        if server.round > WARMUP
+    ]
+
+
+def chosen_cases(draws: tuple[int, ...], only: str) -> list[Case]:
+    """The federations of these draws whose name has this in it; last those on features, which take long to be made."""
+    found = [case for case in cases(draws) if only in case.name]
+    return sorted(found, key=lambda case: "backbone" in case.kind.model)
+
+
 def main() -> None:
-    """Records the whole grid."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Records a grid, or the federations of many kinds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--fresh", action="store_true", help="32 federations that were held out")
+    parser.add_argument("--fresh", action="store_true", help="32 federations that were held out of the grid")
+    parser.add_argument("--kinds", action="store_true", help="the federations of studies.kinds, in place of the grid")
+    parser.add_argument("--held-out", action="store_true", help="with --kinds: draws that no decision is made on")
+    parser.add_argument("--only", default="", help="with --kinds: federations whose name has this in it")
     options = parser.parse_args()
-    specs = list(fresh_grid()) if options.fresh else [*grid(), *cifar_grid()]
-    work_through(record, specs, options.out, options.jobs)
+    if options.kinds:
+        chosen = chosen_cases(HELD_OUT if options.held_out else SEARCH, options.only)
+        work_through(record_case, chosen, options.out, options.jobs)
+    else:
+        specs = list(fresh_grid()) if options.fresh else [*grid(), *cifar_grid()]
+        work_through(record, specs, options.out, options.jobs)
 
 
 if __name__ == "__main__":
