@@ -212,12 +212,12 @@ def judge(rule: Rule, recording: Recording) -> Tally:
 def _tally(recording: Recording, verdicts: Sequence[tuple[ClientId, Verdict]], estimates: bool) -> Tally:
     judged = [c for c, verdict in verdicts if verdict.group == "mislabeled"]
     known = [(c, v.suspicion) for c, v in verdicts if estimates and v.suspicion is not None]
-    clean = not recording.mislabeled
+    clean, beyond = not recording.mislabeled, recording.beyond
     return Tally(
         clean=int(clean),
         quiet=int(clean and not judged),
-        wrong=sum(c in recording.beyond for c, _ in verdicts),
-        found=sum(c in recording.beyond for c in judged),
+        wrong=sum(c in beyond for c, _ in verdicts),
+        found=sum(c in beyond for c in judged),
         judged=len(judged),
         rightly=sum(c in recording.mislabeled for c in judged),
         estimated=len(known),
