@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedpca.parts.client.labels import adapt_to_shares, label_slope
+from fedpca.parts.client.labels import adapt_to_shares, label_slope, side_by_side
 
 TEMPERATURES = (0.35, 0.6, 1.0, 1.7, 2.8)  # factors of the logits, of which the likeliest is a client's own
 STEPS = 50  # of expectation-maximisation; more change the third digit
@@ -95,7 +95,7 @@ def left_out_agreement(probs: Tensor, features: Tensor, labels: Tensor) -> float
 
     Each image's r is of the other images: so what the client's own data say of its labels counts as well.
     """
-    adapted = adapt_to_shares(probs, labels, torch.zeros_like(labels), [len(labels)])
+    adapted = adapt_to_shares(side_by_side(probs.T, labels, torch.zeros_like(labels), [len(labels)])).probs[0].T
     hot = torch.eye(probs.shape[1], dtype=torch.float64)[labels]
     return agreement(adapted + left_out(scaled(features), hot - adapted), labels)
 

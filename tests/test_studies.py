@@ -10,7 +10,6 @@ import studies.candidates
 import studies.claims
 import studies.compare
 import studies.golden
-import studies.judge
 import studies.record
 import studies.train
 import torch
@@ -218,7 +217,7 @@ def test_rules_train_and_the_table_compares_them(call, tmp_path: Path, monkeypat
     shown = call(studies.train, tmp_path, "--jobs", 1)
     assert shown.splitlines()[-1] == f"2/2 {chosen[1].name}"
     head, _, *rows, _, end = call(studies.train, tmp_path, "--table").splitlines()
-    assert head.split(" | ")[1:-1] == [f"{rule}: wrongly, missed, worst ACC" for rule in studies.judge.RULES]
+    assert head.split(" | ")[1:-1] == [f"{rule}: wrongly, missed, worst ACC" for rule in studies.train.RULES]
     assert [row.split(" | ")[0] for row in rows] == [f"| {TEN}, none", f"| {TEN}, symmetric 0.8"]
     assert end.startswith("2 federations; mean difference")
 
