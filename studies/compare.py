@@ -130,6 +130,7 @@ RULES: dict[str, Rule] = {
     "both, certainty 3": Rule(shipped("auto", certainty=3.0)),
     "both, share 0.05": Rule(shipped("auto", share=0.05)),
     "both, share 0.15": Rule(shipped("auto", share=0.15)),
+    "both, without min_learned": Rule(shipped("auto", min_learned=0.0)),
     "both and leave-one-out agreement": measured(BY_SLOPE, BY_AGREEMENT, BY_LEFT_OUT),
     "confident joint, share 0.1": measured(BY_JOINT),
     "confident joint, share 0.2": measured(BY_JOINT, min_share=0.2),
