@@ -5,7 +5,7 @@ whoever it judges is dropped, rightly or not. Then `python -m studies.judge OUT 
 is right, over the last ten rounds:
 
 * nobody mislabeled: the share of federations in which nobody is judged so in any of these rounds
-* recall: of the client-rounds of clients whose share of wrong labels exceeds the median client's by 0.2 or more
+* recall: of the client-rounds of mislabeled clients whose share of wrong labels exceeds the others' median by 0.2
 * precision: of all client-rounds judged mislabeled, those of clients that the scenario made mislabeled
 * cannot tell: client-rounds with that answer
 * error and coverage: of the estimated share of wrong labels, and of its 95 % interval, over all client-rounds
@@ -45,7 +45,7 @@ class Judged:
     """One client in one of the last rounds."""
 
     wrong: float  # share of its labels, in truth
-    excess: float  # over the median client
+    excess: float  # over the median of the clients that the scenario did not make mislabeled
     mislabeled: bool  # as the scenario made it
     judged: bool
     answer: str | None
@@ -67,7 +67,8 @@ def client_rounds(run: Run) -> list[list[Judged]]:
     """What the last rounds of a run say of each client, round by round."""
     known = run.about["clients"]
     wrong = [count / size for count, size in zip(known["wrong_labels"], known["size"], strict=True)]
-    made, usual = set(run.about["mislabeled"]), median(wrong)
+    made = set(run.about["mislabeled"])
+    usual = median([share for client, share in zip(known["id"], wrong, strict=True) if client not in made])
     found = []
     for line in run.rounds[-LAST:]:
         names = ("group", "answer", "suspicion", "suspicion_low", "suspicion_high")
