@@ -1,6 +1,6 @@
 """Trains with the paper's rule, the old `auto` and the present one side by side: `python -m studies.train OUT`.
 
-Every eighth federation of `studies.kinds` of a draw that no decision was made on, and those with people's labels, under
+Every twelfth federation of `studies.kinds` of a draw that no decision was made on, and those with people's labels, under
 three training seeds. Then `--table` prints how each rule judged and what its worst test group came to.
 """
 
@@ -18,12 +18,12 @@ from fedpca.settings.base import Table
 from studies.jobs import work_through
 from studies.kinds import HELD_OUT, Case, cases, experiment
 
-METHOD, SEEDS, LAST, EVERY = "fedpca-d", (0, 1, 2), 10, 8
+METHOD, SEEDS, LAST, EVERY = "fedpca-d", (0, 1, 2), 10, 12
 RULES: dict[str, Table] = {"paper": {}, "slope": {"identify": "slope"}, "auto": {"identify": "auto"}}
 
 
 def chosen_cases() -> list[Case]:
-    """Which federations are trained: of one draw every eighth, and those of people's labels without rare clients."""
+    """Which federations are trained: of one draw every twelfth, and those of people's labels without rare clients."""
     every = list(cases(HELD_OUT[:1]))
     human = [case for case in every if case.noise.startswith("human") and not case.settings["rare"]]
     return [case for place, case in enumerate(every) if place % EVERY == 0 and case not in human] + human
