@@ -6,6 +6,7 @@ is right, over the last ten rounds:
 
 * nobody mislabeled: the share of federations in which nobody is judged so in any of these rounds
 * recall: of the client-rounds of mislabeled clients whose share of wrong labels exceeds the others' median by 0.2
+* where told: the same without the client-rounds that are answered "cannot tell"
 * precision: of all client-rounds judged mislabeled, those of clients that the scenario made mislabeled
 * cannot tell: client-rounds with that answer
 * error and coverage: of the estimated share of wrong labels, and of its 95 % interval, over all client-rounds
@@ -96,6 +97,10 @@ def figures(runs: Sequence[Run]) -> dict[str, str]:
         "federations": str(len(runs)),
         "nobody mislabeled": _share(clean, lambda own: not any(one.judged for line in own for one in line)),
         "recall": _share([one for one in every if one.mislabeled and one.excess >= BAR], lambda one: one.judged),
+        "where told": _share(
+            [one for one in every if one.mislabeled and one.excess >= BAR and one.answer != "cannot tell"],
+            lambda one: one.judged,
+        ),
         "precision": _share([one for one in every if one.judged], lambda one: one.mislabeled),
         "cannot tell": _share([one for one in every if one.answer], lambda one: one.answer == "cannot tell"),
         "error": f"{fmean(abs(one.estimate[0] - one.wrong) for one in made if one.estimate):.3f}" if made else "-",
@@ -112,10 +117,10 @@ def _share(things: Sequence[Thing], holds: Callable[[Thing], bool]) -> str:
     return f"{fmean(map(holds, things)):.3f} ({len(things)})" if things else "-"
 
 
-def table(out: Path, rule: str) -> None:
+def table(out: Path, rule: str, draws: tuple[int, ...]) -> None:
     """Figures by kind of data, by noise, and over all."""
     runs = {run.folder.parent.parent.name: run for run in find_runs([out / rule]) if run.is_done}
-    places = {case.name: case for case in (*cases(SEARCH), *cases(HELD_OUT))}
+    places = {case.name: case for case in cases(draws)}
     known = {name: run for name, run in runs.items() if name in places}
     by_kind, by_noise = defaultdict(list), defaultdict(list)
     for name, run in known.items():
@@ -175,22 +180,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--rule", choices=RULES, default="auto")
-    parser.add_argument("--search", action="store_true", help="the draws that decisions are made on")
+    parser.add_argument("--search", action="store_true", help="the draw that decisions are made on")
+    parser.add_argument("--draws", type=int, nargs="+", help="other draws")
     parser.add_argument("--only", default="", help="federations whose name has this in it")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--misses", action="store_true")
     parser.add_argument("--hysteresis", action="store_true")
     options = parser.parse_args()
+    draws = tuple(options.draws or (SEARCH if options.search else HELD_OUT))
     if options.misses:
         print("\n".join(misses(options.out, options.rule)))
     if options.table:
-        table(options.out, options.rule)
+        table(options.out, options.rule, draws)
     if options.hysteresis:
         hysteresis(options.out, options.rule)
     if options.table or options.misses or options.hysteresis:
         return
-    chosen = [case for case in cases(SEARCH if options.search else HELD_OUT) if options.only in case.name]
+    chosen = [case for case in cases(draws) if options.only in case.name]
     work_through(partial(play, rule=options.rule), chosen, options.out, options.jobs)
 
 

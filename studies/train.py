@@ -1,6 +1,6 @@
 """Trains with the paper's rule, the old `auto` and the present one side by side: `python -m studies.train OUT`.
 
-Every twelfth federation of `studies.kinds` of a draw that no decision was made on, and those with people's labels, under
+Every twelfth federation of `studies.kinds` of a draw without decisions, and those with people's labels, under
 three training seeds. Then `--table` prints how each rule judged and what its worst test group came to.
 """
 

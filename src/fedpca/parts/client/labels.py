@@ -80,7 +80,8 @@ def label_evidence(probs: Tensor, labels: Tensor, owners: Tensor, sizes: Sequenc
     near = (agreement * count + 1) / (count + 2)  # so that nobody's error is zero
     columns = (variations, agreement, (near * (1 - near) / count).sqrt(), 1 - torch.minimum(agreement, plain))
     names = ("variation", "agreement", "agreement_error", "disagreement")
-    few = (count / (count - 3).clamp_min(1)).sqrt().tolist()  # the error of a slope through few points is larger
+    degrees = (count - 3).clamp_min(1)  # the error of a slope through few points: larger, and Student's, to first order
+    few = ((count / degrees).sqrt() * (1 + 2 / degrees)).tolist()
     return [
         {**_with_error(slope, factor), **dict(zip(names, own, strict=True)), "classes": float(len(probs))}
         for slope, factor, own in zip(slopes, few, torch.stack(columns, dim=1).tolist(), strict=True)
