@@ -12,6 +12,7 @@ from fedpca.parts.server.identify import Finding, Findings, on_plane, rare_among
 NEAR = 0.8  # slopes within this factor of the reference are of the same kind
 AS_VARIED = 0.7  # of the median variation: who has less is no reference, since the model is unsure of its images
 FIRST = 0.25  # share of the clients that are sure to have right labels: the reference stands where theirs begin
+MIN_TO_COMPARE = 3  # clients that can be a reference
 INTERVAL = 1.96  # standard errors: 95 %
 
 
@@ -101,7 +102,7 @@ def reference_of(numbers: Mapping[ClientId, LabelNumbers], min_learned: float) -
     """
     varied = _lower_median([own.variation for own in numbers.values()])
     eligible = [own for own in numbers.values() if own.variation >= AS_VARIED * varied and own.variation > 0]
-    if len(eligible) < 3 or _from_the_top([learned(own) for own in numbers.values()]) < min_learned:
+    if len(eligible) < MIN_TO_COMPARE or _from_the_top([learned(own) for own in numbers.values()]) < min_learned:
         return None
     level = _from_the_top([own.slope for own in eligible])
     near = [own.slope for own in eligible if NEAR * level < own.slope < level / NEAR]

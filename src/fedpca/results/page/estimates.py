@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from fedpca.parts.server.wrong_labels import MIN_TO_COMPARE
 from fedpca.results.page.words import clients, enumeration, plural, quantity, sentence
 from fedpca.results.read.clients import ClientState, has_estimates, known_of, reference_of
 from fedpca.results.read.runs import Run
 
 MAX_ESTIMATES = 6  # written out in a sentence; the clients' table has all
-MIN_TO_COMPARE = 3  # clients, as `parts.server.wrong_labels.reference_of` needs them
 AT_LEAST = (
     "Each share is at least that: errors that most clients share do not show, since the model learns them as right."
 )
