@@ -95,12 +95,7 @@ def federate(
     if _tests_own_rows(experiment, dataset.test):
         rows, held = hold_out_own(rows, train.labels, groups, settings.test_share, settings.seed)
         _require_two(rows)
-    if held:
-        test = train
-    elif experiment.evaluation.on == "validation":
-        test = _part_at(train, aside)
-    else:
-        test = _draw(dataset.test, settings.test_images, settings.seed, "test")
+    test = train if held else _test_part(experiment, dataset.test, train, aside)
     train, test, table = _standardised(dataset, train, test, rows.values())
     if settings.truth_column in test.columns:
         test = replace(test, labels=true_labels(test, settings.truth_column, dataset.classes))
@@ -119,6 +114,13 @@ def federate(
         uncounted=uncounted,
         table=table,
     )
+
+
+def _test_part(experiment: Experiment, test: Part, train: Part, aside: Rows) -> Part:
+    """The images that the model is tested on, where they are nobody's: those set aside, or of the test part."""
+    if experiment.evaluation.on == "validation":
+        return _part_at(train, aside)
+    return _draw(test, experiment.data.test_images, experiment.data.seed, "test")
 
 
 def _standardised(
