@@ -15,11 +15,12 @@ from fedpca.data.datasets import Dataset, Part
 from fedpca.data.formats.source import Label, Layout, Source, given_labels
 from fedpca.data.given import FORMS, Given, UserData, as_tensor, parts_of
 from fedpca.data.labels import read_raw
+from fedpca.data.origin import ROW
 from fedpca.data.standardise import EncodedColumn, encode
 from fedpca.errors import DataError
 from fedpca.settings.experiment import DataSettings
 
-CLIENT, ROW = "client", "row"  # columns
+CLIENT, OWN_ROW = "client", "own row"  # columns: whose, and where among its own; ROW is where among all
 Pixels = NDArray[Any]  # uint8 or float32; of a table float64
 AT_ONCE = 256  # images of a dataset that are read together
 IMAGES = "(N, C, H, W), (N, H, W) or (N, F)"
@@ -32,9 +33,9 @@ def dataset_of(clients: Mapping[str, UserData], settings: DataSettings, classes:
     _require_one_shape(images)
     labels, names = _numbered({key: _labels(own, *key) for key, own in given.items()}, classes)
     parts = [part for part in ("train", "test") if any(key[1] == part for key in given)]
-    sources = {
-        part: _source(part, {key[0]: own for key, own in labels.items() if key[1] == part}, names) for part in parts
-    }
+    by_part = {part: {key[0]: own for key, own in labels.items() if key[1] == part} for part in parts}
+    trained = {name: len(own) for name, own in by_part["train"].items()}  # rows of a test part are counted after these
+    sources = {part: _source(part, own, names, trained if part == "test" else {}) for part, own in by_part.items()}
     stores = {part: np.concatenate([own for key, own in images.items() if key[1] == part]) for part in parts}
     raw = read_raw(Layout((), len(parts) > 1, lambda: (sources["train"], sources.get("test"))), settings)
     train, test = (
@@ -148,15 +149,19 @@ def _numbered(labels: Labels, classes: Sequence[str]) -> tuple[Labels, tuple[str
     return found, tuple(map(str, integers))
 
 
-def _source(part: str, labels: Mapping[str, Sequence[Label]], classes: tuple[str, ...]) -> Source:
+def _source(
+    part: str, labels: Mapping[str, Sequence[Label]], classes: tuple[str, ...], before: Mapping[str, int]
+) -> Source:
     """One part as if it lay in a file; its images are found again by the column of rows."""
     every = [label for own in labels.values() for label in own]
     owners = [name for name, own in labels.items() for _ in own]
-    columns = {CLIENT: owners, ROW: [str(row) for row in range(len(every))]}
+    own = [str(before.get(name, 0) + row) for name, some in labels.items() for row in range(len(some))]
+    columns = {CLIENT: owners, ROW: [str(row) for row in range(len(every))], OWN_ROW: own}
     return Source(f"clients, {part} part", "labels", every, lambda: iter(()), columns, classes)
 
 
 def _part(store: Pixels, source: Source, labels: NDArray[np.int64]) -> Part:
     rows = np.array(source.columns[ROW], dtype=np.int64)
     images = store if len(rows) == len(store) else store[rows]
-    return Part(images, labels, {CLIENT: np.array(source.columns[CLIENT], dtype=np.str_)})
+    columns = {CLIENT: np.array(source.columns[CLIENT], dtype=np.str_)}
+    return Part(images, labels, {**columns, ROW: np.array(source.columns[OWN_ROW], dtype=np.str_)})

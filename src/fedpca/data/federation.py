@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedpca.core import ClientId, Images, Shard
 from fedpca.data import split
+from fedpca.data.corrected import corrections_of
 from fedpca.data.corrupt import CORRUPTIONS, corrupt
 from fedpca.data.datasets import Dataset, Part
 from fedpca.data.groups import column_values, group_numbers, hold_out_groups
@@ -64,6 +65,7 @@ class Federation:
     classes: tuple[str, ...]
     table: tuple[EncodedColumn, ...] = ()  # how columns went into the numbers, where these are no images
     uncounted: Mapping[str, str] = field(default_factory=dict)  # test groups that are too small, and why
+    rows: Mapping[ClientId, Rows] = field(default_factory=dict)  # of the dataset's training part, that a client has
 
 
 def federate(
@@ -83,6 +85,8 @@ def federate(
     settings, rare, noise = experiment.data, experiment.rare, experiment.noise
     if dataset.table:
         require_table_settings(experiment, dataset.name)
+    corrections = corrections_of(settings, dataset, data_dir)
+    dataset = corrections.of_test(dataset)
     train = _draw(dataset.train, settings.train_images, settings.seed, "train")
     groups = group_numbers(train.columns, settings.group_column)
     kept, aside = set_aside(train.labels, settings.validation_share, settings.seed, groups)
@@ -103,6 +107,7 @@ def federate(
     drawn = _drawn_rows(len(dataset.train.labels), settings.train_images, settings.seed, "train")
     source = (dataset.classes, settings.seed, dataset.train, drawn, data_dir, look)
     labels = noisy_labels(NoiseData(noise, train.images, train.labels, *source), rows, wrong_ids)
+    labels = {client: corrections.of_train(own, drawn[rows[client]]) for client, own in labels.items()}
     shards = _shards(experiment, train, rows, rare_ids, labels)
     tests, uncounted = _tests(experiment, test, held, clients, rare_ids)
     return Federation(
@@ -113,6 +118,7 @@ def federate(
         dataset.classes,
         uncounted=uncounted,
         table=table,
+        rows={client: drawn[own] for client, own in rows.items()},
     )
 
 

@@ -22,6 +22,7 @@ class RawDataset:
     sources: tuple[Source, Source]
     labels: tuple[Labels, Labels]
     classes: tuple[str, ...]
+    rows: tuple[Labels, Labels]  # where each stands in the data, from 0; those of a test part of its own come last
 
 
 def read_raw(layout: Layout, settings: DataSettings) -> RawDataset:
@@ -35,12 +36,15 @@ def read_raw(layout: Layout, settings: DataSettings) -> RawDataset:
         raise DataError(f"{train.place}, {train.label_name}: training needs two classes or more, but all are {only!r}")
     if test:
         refuse_shared(train.columns, test.columns, settings.group_column)
-        return RawDataset((train, test), (labels[0], labels[1]), classes)
+        return RawDataset((train, test), (labels[0], labels[1]), classes, _numbered(len(labels[0]), len(labels[1])))
     rows = _test_rows(labels[0], settings, train.columns)
     parts = [np.setdiff1d(np.arange(len(labels[0])), rows), rows]
-    return RawDataset(
-        (_rows_of(train, parts[0]), _rows_of(train, parts[1])), (labels[0][parts[0]], labels[0][parts[1]]), classes
-    )
+    sources = _rows_of(train, parts[0]), _rows_of(train, parts[1])
+    return RawDataset(sources, (labels[0][parts[0]], labels[0][parts[1]]), classes, (parts[0], parts[1]))
+
+
+def _numbered(train: int, test: int) -> tuple[Labels, Labels]:
+    return np.arange(train, dtype=np.int64), np.arange(train, train + test, dtype=np.int64)
 
 
 def _number_labels(train: Source, test: Source | None, names: tuple[str, ...]) -> tuple[list[Labels], tuple[str, ...]]:

@@ -68,6 +68,7 @@ class DataSettings(Settings):
     feature_columns: Names | None = None  # of a table of numbers; all without another use if not given
     truth: Literal["assumed", "unknown"] | None = None  # of labels; default: data.known.truth_source
     truth_column: str | None = None  # the column that has the true labels
+    corrected_labels: Path | None = None  # corrected.csv of an audit's review, or a folder with several of them
     image_root: Path | None = None  # where the paths of a CSV start; the CSV's own folder if not given
     image_size: Annotated[int, Field(ge=4)] | None = None  # images are resized to this square when decoded
 

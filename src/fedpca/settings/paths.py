@@ -9,7 +9,13 @@ from fedpca.settings.base import Table
 from fedpca.settings.experiment import IMAGENET
 from fedpca.settings.toml import merge
 
-KEYS = (("data", "dataset"), ("data", "image_root"), ("model", "weights"), ("noise", "file"))
+KEYS = (
+    ("data", "dataset"),
+    ("data", "image_root"),
+    ("data", "corrected_labels"),
+    ("model", "weights"),
+    ("noise", "file"),
+)
 ENDINGS = (".csv", ".npz", ".parquet")  # of a dataset, or of labels, in one file
 
 
