@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+import torch
+
 from benchmarks.workers import shards_of, times_of
-from fedpca.core import Method, Recipe, Server, Stage
+from fedpca.core import Method, Recipe, Server, Stage, Vectors
 from fedpca.loop import play_round
 from fedpca.methods.base import base
 from fedpca.models.build import build
 from fedpca.models.flat import params_of
-from fedpca.parts.client.step import descend
+from fedpca.parts.client.probe import MORE_RARE
+from fedpca.parts.client.step import SETTLED, descend
 from fedpca.runs.check import check_experiment, method_of, plan_of
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
@@ -45,14 +48,20 @@ def _ratios(model: str, shape: tuple[int, int, int], clients: int, images: int) 
         "fedpca-hs-auto": auto,
         "the same by slope": method_of(before, "fedpca-hs-auto").stages[-1].recipe,
     }
+    tuned = method_of(experiment, "fedpca").stages[-1].recipe
     shards = shards_of(shape, clients, images)
     workers = Workers([build(model, shape, 10, 0) for _ in range(2)])
-    start = Server(params_of(workers.nets[0]))
+    params = params_of(workers.nets[0])
+    tried = {MORE_RARE: 1e-3 * torch.ones_like(params.weights)}
 
-    def play_once(recipe: Recipe) -> Server:
-        method = Method("measured", (Stage(recipe),))
+    def play_once(recipe: Recipe, shown: Vectors) -> Server:
+        method, start = Method("measured", (Stage(recipe),)), Server(params, shown=shown)
         return play_round(recipe, InProcess(method, shards, workers, seed=0), start, rounds=20)
 
-    medians = times_of({name: partial(play_once, recipe) for name, recipe in recipes.items()})
+    played = {name: partial(play_once, recipe, {}) for name, recipe in recipes.items()}
+    played["fedpca"] = partial(play_once, tuned, {})
+    played["fedpca, trying a lift"] = partial(play_once, tuned, tried)
+    played["fedpca, trying a lift, with GSAM"] = partial(play_once, tuned, {**tried, SETTLED: torch.zeros(1)})
+    medians = times_of(played)
     workers.close()
     return {name: round(value / medians["fedavg"], 2) for name, value in medians.items()}

@@ -310,9 +310,22 @@ Cohort = Callable[[Sequence[ClientId], int], Sequence[ClientId]]  # who takes pa
 Enter = Callable[[Diagnosis], Diagnosis]  # on the server, when a stage begins
 
 
+class Choice(NamedTuple):
+    """What a method decided by itself in a round."""
+
+    what: str  # a name for it, such as lift
+    value: float
+    text: str  # the choice and its reason as a plain sentence
+
+
+Explain = Callable[["Server"], Sequence[Choice]]  # on the server, after a round; for the record alone
+
+
 @dataclass(frozen=True)
 class Recipe:
     """What one kind of round does. Without `report` the clients are asked only once a round.
+
+    `explain` says what the method chose by itself; nothing that is computed depends on it.
 
     >>> from dataclasses import replace
     >>> from fedpca import Plan, base, compose
@@ -327,6 +340,7 @@ class Recipe:
     train: Train
     aggregate: Aggregate
     cohort: Cohort
+    explain: Explain | None = None
 
 
 def forget_weights(diagnosis: Diagnosis) -> Diagnosis:

@@ -135,17 +135,20 @@ def test_the_warm_up_is_fedavg_bit_for_bit(name: str, settings: Experiment, easy
     plain = servers(method_of(settings, "fedavg"), easy_federation, rounds=WARMUP + 1)
     other = played(name)[: WARMUP + 1]
     assert all(same(a, b) for a, b in zip(plain[:WARMUP], other[:WARMUP], strict=True))
-    assert not same(plain[WARMUP], other[WARMUP])
+    if name != "fedpca":  # it is FedAvg until somebody is judged, which takes two findings in a row
+        assert not same(plain[WARMUP], other[WARMUP])
 
 
 @pytest.mark.parametrize("name", [name for name in WARMING if name != "fedpca-wo-robustness"])
 def test_the_mislabeled_are_found_and_the_rare_kept(name: str, settings: Experiment, easy_federation: Federation):
-    first = WARMUP + (1 if name.endswith("-auto") else 0)  # `auto` judges a client after two findings in a row
+    first = WARMUP + (
+        1 if name.endswith("-auto") or name == "fedpca" else 0
+    )  # `auto` judges a client after two findings in a row
     for server in played(name)[first:]:
         found = identification(server.diagnosis, easy_federation.truth)
         assert found is not None
         assert (found["f1"], found["accused_rare"], found["accused_common"]) == (1.0, 0, 0)
-        if name not in ("fedpca-hs", "fedpca-hs-auto"):
+        if name not in ("fedpca-hs", "fedpca-hs-auto", "fedpca"):
             assert all(server.weights[client] == 0 for client in easy_federation.truth.mislabeled)
 
 

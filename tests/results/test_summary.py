@@ -171,3 +171,18 @@ def test_runs_are_compared(tmp_path: Path):
         "Only some judge client a (1) mislabeled; in brackets, how many."
     )
     assert comparison(replace(table, rows=table.rows[:1]), runs[:1]) == []
+
+
+def test_what_a_method_chose_is_said_with_its_round(tmp_path: Path):
+    lines = [a_line(number, groups=GUILTY) for number in range(1, 6)]
+    for line, lift in zip(lines, (1.0, 1.0, 2.0, 2.2, 2.1), strict=True):
+        line["choices"] = [
+            {"what": "lift", "value": lift, "text": f"The rare client weighs {lift:.1f} times as much: it gained."},
+            {"what": "dropped", "value": 0.0, "text": "0 of the clients judged mislabeled are left out: none."},
+        ]
+    run = read_run(write_run(tmp_path / "run", lines))
+    assert told(run, "Chosen by itself") == "The rare client weighs 2.1 times as much: it gained (since round 3)."
+
+
+def test_nothing_is_said_of_choices_where_a_method_makes_none(tmp_path: Path):
+    assert told(a_run(tmp_path, GUILTY), "Chosen by itself") == ""

@@ -15,6 +15,7 @@ from fedpca.api.result import Result
 from fedpca.data.datasets import Dataset
 from fedpca.data.federation import Federation, federate
 from fedpca.data.given import UserData
+from fedpca.data.origin import GIVEN
 from fedpca.errors import RunError
 from fedpca.methods.registry import parse
 from fedpca.models.device import require_device
@@ -27,13 +28,11 @@ from fedpca.runs.run import run_cell
 from fedpca.settings.base import Table
 from fedpca.settings.toml import change
 
-DATASET = "given in Python"  # as `data.dataset` of the run folder: no file has these data
-
 
 def train(
     clients: Mapping[str, UserData],
     model: Model = "cnn-small",
-    method: str = "fedpca-hs-auto",
+    method: str = "fedpca",
     rounds: int = 50,
     seed: int = 0,
     *,
@@ -109,7 +108,7 @@ def _table(
     name: str,
 ) -> Table:
     """The call as a settings file would have it."""
-    data = {"dataset": DATASET, "split": "column", "column": CLIENT}
+    data = {"dataset": GIVEN, "split": "column", "column": CLIENT}
     tables = list(parse(method).tables())
     return {
         "name": name,

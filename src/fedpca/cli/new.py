@@ -28,8 +28,8 @@ DIGITS = """\
 #   fedpca results runs/{stem} --html page.html         one page to look at
 # With data of your own: fedpca new --data PATH. Every key is in docs/settings.md.
 
-rounds = 30                       # FedPCA judges nobody in the first 10
-methods = ["fedavg", "fedpca-hs-auto"]    # fedpca list methods
+rounds = 30                       # clients are judged once the model has learned enough
+methods = ["fedavg", "fedpca"]    # fedpca list methods
 seeds = [0]                       # several, such as [0, 1, 2], show what is chance
 
 [data]
@@ -97,8 +97,8 @@ def _head(found: Guess, target: Path) -> Iterator[str]:
     yield f"#   {f'fedpca results runs/{target.stem} --html page.html':<50}one page to look at"
     yield "# Every key is in docs/settings.md."
     yield ""
-    yield _line("rounds", 30, "FedPCA judges nobody in the first 10")
-    yield _line("methods", ["fedavg", "fedpca-hs-auto"], "fedpca list methods")
+    yield _line("rounds", 30, "clients are judged once the model has learned enough")
+    yield _line("methods", ["fedavg", "fedpca"], "fedpca list methods")
     yield _line("seeds", [0], "several, such as [0, 1, 2], show what is chance")
 
 

@@ -47,7 +47,7 @@ class FedPCA:
     `settings` are those of the method (`fedpca list methods NAME`), `training` those of docs/settings.md.
     """
 
-    method: str = "fedpca-hs-auto"
+    method: str = "fedpca"
     settings: Mapping[str, object] = field(default_factory=dict)
     training: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0

@@ -18,7 +18,7 @@ Answer = TypeVar("Answer")
 OfMany = Callable[[Sequence[Site]], list[Answer]]  # of clients that share one model, which holds the global weights
 LogitShift = Callable[[Tensor, int], Tensor | None]  # a client's labels (n,), classes -> (classes,); None: nothing
 Gradient = Callable[[Tensor], Tensor]  # weights (P,) or (G, P) -> the gradient of each client's batch (G, P)
-Direction = Callable[[Tensor, Gradient, When], Tensor]  # weights, gradient, moment -> (G, P), which a step goes down
+Direction = Callable[[Tensor, Gradient, Order], Tensor]  # weights, gradient, order -> (G, P), which a step goes down
 
 
 def ability(part: object, name: str) -> Any:  # noqa: ANN401 (the protocols below say what each is)
@@ -60,7 +60,7 @@ class ShiftsLogits(Protocol):
 class StepsForMany(Protocol):
     """A step of which the direction can be computed for many clients at once, each with its own weights."""
 
-    def direction(self, weights: Tensor, gradient: Gradient, when: When) -> Tensor: ...
+    def direction(self, weights: Tensor, gradient: Gradient, when: When | Order) -> Tensor: ...
 
 
 class ReadsRounds(Protocol):

@@ -44,6 +44,14 @@ class ClientColumns(TypedDict):
     weight: list[float | None] | None  # in the aggregation
 
 
+class ChoiceLine(TypedDict):
+    """What a method decided by itself in a round: see `core.Choice`."""
+
+    what: str
+    value: float
+    text: str
+
+
 class RoundLine(TypedDict):
     """One round."""
 
@@ -51,6 +59,7 @@ class RoundLine(TypedDict):
     groups: dict[str, dict[str, float]] | None  # metrics by test group, or by site; null if the round is not tested
     clients: ClientColumns
     reference: NotRequired[dict[str, float] | None]  # what labels were compared with, where they were: slope, agreement
+    choices: NotRequired[list[ChoiceLine]]  # what the method decided by itself, where it does
     identification: dict[str, float] | None  # precision, recall, … of naming the mislabeled; null without the truth
     weights: dict[str, float] | None  # what rare and mislabeled clients weigh together; null without the truth
     left_out: dict[str, str]  # clients whose answers could not be used, and why
@@ -82,6 +91,7 @@ class About(TypedDict):
     test_classes: NotRequired[dict[str, list[int]]]  # in a simulation: images of each class, by test group
     uncounted_groups: NotRequired[dict[str, str]]  # test groups that are too small to count, and why
     skipped_images: list[str]
+    corrected_labels: NotRequired[str]  # a fingerprint of data.corrected_labels, where it is set
     table: NotRequired[list[dict[str, Any]]]  # of numbers: name, mean, deviation, levels, marks_missing of each column
     deployment: NotRequired[dict[str, Any]]  # its settings, with real sites
     versions: dict[str, str]

@@ -10,9 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from fedpca.core import Net, Server
+from fedpca.data.corrected import fingerprint
 from fedpca.data.datasets import Dataset, load
 from fedpca.data.federation import Federation, federate
 from fedpca.data.known import truth_source
+from fedpca.errors import RunError
 from fedpca.loop import play
 from fedpca.models.build import build_model
 from fedpca.models.device import require_device
@@ -25,8 +27,8 @@ from fedpca.runs.cell import Cell, Watch, is_done, is_tested
 from fedpca.runs.check import facts_of, method_of
 from fedpca.runs.evaluate import evaluate, identification, weight_shares
 from fedpca.runs.features import features_of
-from fedpca.runs.folder import About, RoundLine, locked_run
-from fedpca.runs.writer import RunWriter, client_columns, versions, with_estimates
+from fedpca.runs.folder import About, RoundLine, is_run, locked_run, read_about
+from fedpca.runs.writer import RunWriter, client_columns, versions, with_choices, with_estimates
 from fedpca.settings.experiment import Experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
@@ -83,6 +85,7 @@ def run_cell(
         for server in _rounds(cell, clients, start):
             with _trying(cell, f"the test after round {server.round}"):
                 line = _line(cell, server, federation, pool)
+                line = with_choices(line, server, clients.method.recipe(server.round))
             line["seconds"] = round(time.perf_counter() - before, 4)
             writer.add(line)
             if server.round % cell.settings.checkpoint_every == 0:
@@ -115,11 +118,23 @@ def _begin(cell: Cell, dataset: Dataset, federation: Federation, pool: Workers) 
         pool.nets[0].require_features("evaluation.features")
     writer = RunWriter(cell, layout_of(pool.nets[0].module))
     clients = InProcess(method_of(cell.settings), federation.shards, pool, cell.seed)
+    _require_same_corrections(cell)
     if checkpoint := writer.resume():
         clients.memory.update(checkpoint.memory)
         return writer, clients, checkpoint.server
     writer.begin(about(cell, dataset, federation))
     return writer, clients, Server(params_of(pool.nets[0]))
+
+
+def _require_same_corrections(cell: Cell) -> None:
+    """Refuses to go on with a run that was begun with other corrected labels."""
+    if not is_run(cell.folder):
+        return
+    if read_about(cell.folder).get("corrected_labels") != fingerprint(cell.settings.data.corrected_labels):
+        raise RunError(
+            f"{cell.folder} was begun with other corrected labels than {cell.settings.data.corrected_labels} has now: "
+            "choose another --out"
+        )
 
 
 def about(cell: Cell, dataset: Dataset, federation: Federation) -> About:
@@ -145,6 +160,8 @@ def about(cell: Cell, dataset: Dataset, federation: Federation) -> About:
     }
     if federation.table:
         described["table"] = [asdict(column) for column in federation.table]
+    if corrected := fingerprint(cell.settings.data.corrected_labels):
+        described["corrected_labels"] = corrected
     if cell.setting:
         described = {"setting": cell.setting, **described}
     return _with_truth(described, federation)

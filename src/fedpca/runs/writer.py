@@ -13,12 +13,12 @@ from typing import TypeVar
 from torch import Tensor
 
 from fedpca.atomic import write_json, write_whole
-from fedpca.core import NOBODY, ClientId, Server
+from fedpca.core import NOBODY, ClientId, Recipe, Server
 from fedpca.models.flat import Layout
 from fedpca.runs import folder
 from fedpca.runs.cell import Cell
 from fedpca.runs.checkpoint import Checkpoint, Memory, load_checkpoint, save_checkpoint, save_rest, save_tensors
-from fedpca.runs.folder import About, ClientColumns, RoundLine
+from fedpca.runs.folder import About, ChoiceLine, ClientColumns, RoundLine
 from fedpca.runs.replan import replan
 from fedpca.runs.scores import summarize
 from fedpca.settings.toml import write_table
@@ -117,6 +117,16 @@ def with_estimates(line: RoundLine, server: Server) -> RoundLine:
     columns["answer"] = [own.answer if own else None for own in made]
     reference = next((own.reference for own in made if own and own.reference), None)
     return {**line, "reference": asdict(reference) if reference else None}
+
+
+def with_choices(line: RoundLine, server: Server, recipe: Recipe) -> RoundLine:
+    """The same round with what the method chose by itself, where it says so."""
+    if recipe.explain is None:
+        return line
+    made: list[ChoiceLine] = [
+        {"what": choice.what, "value": round(choice.value, 6), "text": choice.text} for choice in recipe.explain(server)
+    ]
+    return {**line, "choices": made}
 
 
 def versions() -> dict[str, str]:

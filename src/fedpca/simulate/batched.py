@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from fedpca.core import Net, Params, Recipe, Report, Samples, Site, Update, When
+from fedpca.core import Net, Params, Recipe, Report, Samples, Site, Update
 from fedpca.models.device import to_device
 from fedpca.models.flat import load, params_of
 from fedpca.parts.abilities import BatchTraining, OfMany, ability
@@ -220,14 +220,14 @@ def _trained_weights(
 ) -> Tensor:
     """The clients' weights (G, P) after their steps, of which all have as many."""
     net, order = sites[0].net, sites[0].order
-    models, when = ModelBatch(net, len(sites)), When(order.round, order.rounds)
+    models = ModelBatch(net, len(sites))
     images = net.scale(torch.cat([_images(site, own) for site, own in zip(sites, samples, strict=True)])).flatten(1)
     labels = to_device(torch.cat([own.labels for own in samples]), net.device)
     shifts = _shifts(training, net, samples)
     starts = list(accumulate((own.rows.shape[0] for own in samples), initial=0))[:-1]
     for picks in zip(*rows, strict=True):
         step = _step(images, labels, shifts, picks, starts)
-        direction = training.direction(models.weights, partial(models.gradient, step), when)
+        direction = training.direction(models.weights, partial(models.gradient, step), order)
         models.descend(direction, training)
     return models.weights.cpu()
 

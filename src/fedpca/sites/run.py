@@ -23,7 +23,7 @@ from fedpca.runs.cell import Cell, cells, check_folder, is_done, is_tested
 from fedpca.runs.check import facts_of
 from fedpca.runs.folder import ABOUT, CHECKPOINT, About, RoundLine, locked_run, read_about
 from fedpca.runs.replan import going_on
-from fedpca.runs.writer import RunWriter, client_columns, versions, with_estimates
+from fedpca.runs.writer import RunWriter, client_columns, versions, with_choices, with_estimates
 from fedpca.settings.experiment import Experiment
 from fedpca.sites.agreement import Agreement, agree
 from fedpca.sites.clients import SiteClients, costs
@@ -90,7 +90,7 @@ def _play(writer: RunWriter, clients: SiteClients, start: Server, log: Log) -> S
     server, before, rounds = start, time.perf_counter(), writer.cell.settings.rounds
     for server in play_with_quorum(clients, start):
         writer.add_test(clients.evaluations)
-        line = _line(server, clients)
+        line = with_choices(_line(server, clients), server, clients.method.recipe(server.round))
         line["seconds"] = round(time.perf_counter() - before, 4)
         writer.add_untested(line)
         writer.save(server, {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp
+from math import exp, sqrt
 
 import torch
 import torch.nn.functional as F
@@ -47,6 +47,36 @@ class LogitAdjustment:
     def logit_shift(self, labels: Tensor, classes: int) -> Tensor:
         """tau log pi (classes,); a class without labels counts `TINY` of all, so that cross-entropy leaves it alone."""
         return self.tau * log_prior(labels, classes, TINY)
+
+
+@dataclass(frozen=True)
+class AdjustmentWhereSkewed:
+    """`LogitAdjustment` where a client's classes are skewed, plain cross-entropy where chance explains their counts.
+
+    Skewed: the chi-square statistic of the counts against even ones lies `deviations` of its own above its mean.
+    """
+
+    tau: float
+    deviations: float
+
+    def __call__(self, site: Site, samples: Samples) -> BatchLoss:
+        """The loss under the class shares of these samples."""
+        shift = self.logit_shift(samples.labels, site.net.classes).to(site.net.device)
+        return lambda images, logits, labels: F.cross_entropy(logits + shift, labels)
+
+    def logit_shift(self, labels: Tensor, classes: int) -> Tensor:
+        """tau log pi (classes,), or zeros."""
+        if not is_skewed(labels, classes, self.deviations):
+            return torch.zeros(classes)
+        return self.tau * log_prior(labels, classes, TINY)
+
+
+def is_skewed(labels: Tensor, classes: int, deviations: float) -> bool:
+    """Whether the classes' counts differ by more than chance would make them."""
+    counts = torch.bincount(labels, minlength=classes).double()
+    even, degrees = counts.sum() / classes, classes - 1
+    statistic = ((counts - even).square().sum() / even.clamp_min(TINY)).item()
+    return statistic > degrees + deviations * sqrt(2 * degrees)
 
 
 @dataclass(frozen=True)

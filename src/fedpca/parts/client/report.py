@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -81,6 +82,17 @@ class JoinReports:
     def needs_features(self) -> bool:
         """Whether one of them does."""
         return any(ability(part, "needs_features") for part in self.parts)
+
+    @property
+    def of_many(self) -> OfMany[Report] | None:
+        """All numbers of clients that share a model; None if one of the reports needs each client alone."""
+        ways = [ability(part, "of_many") for part in self.parts]
+        return partial(_joined, ways) if all(ways) else None
+
+
+def _joined(ways: Sequence[OfMany[Report]], sites: Sequence[Site]) -> list[Report]:
+    answers = zip(*(of_many(sites) for of_many in ways), strict=True)
+    return [{key: value for report in own for key, value in report.items()} for own in answers]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from fedpca.core import Order, Samples, Select, Site
-from fedpca.parts.abilities import ability
+from fedpca.parts.abilities import OfMany, ability
+from fedpca.parts.client.probe import HeldOut
 from fedpca.parts.client.report import MANY, all_logits, log_probs, whole
 
 
@@ -91,6 +92,58 @@ class ConfidentOfTheMislabeled:
         if len(rows) < self.min_samples:
             return nothing()
         return Samples(rows, predicted[rows], confidence[rows].mean().item())
+
+
+@dataclass(frozen=True)
+class CorrectOrDrop:
+    """All samples; of a client judged mislabeled what `correct` takes, nothing if its labels are nearly all wrong."""
+
+    correct: ConfidentOfTheMislabeled
+    max_share: float  # of wrong labels, by the server's estimate, from which on a client is dropped
+
+    def __call__(self, site: Site) -> Samples:
+        return nothing() if self.idle(site.order) else self.correct(site)
+
+    def of_many(self, sites: Sequence[Site]) -> list[Samples]:
+        """Each client's samples, of clients that share the model."""
+        busy = [site for site in sites if not self.idle(site.order)]
+        corrected = iter(self.correct.of_many(busy) if busy else ())
+        return [nothing() if self.idle(site.order) else next(corrected) for site in sites]
+
+    def idle(self, order: Order) -> bool:
+        """Whether there is nothing to train on, whatever the client has."""
+        return order.verdict.group == "mislabeled" and (order.verdict.suspicion or 0.0) >= self.max_share
+
+
+@dataclass(frozen=True)
+class WithoutHeldOut:
+    """What another selection takes, less the rows that are held out to try models on."""
+
+    select: Select
+    held_out: HeldOut
+
+    def __call__(self, site: Site) -> Samples:
+        return self._less(site, self.select(site))
+
+    @property
+    def of_many(self) -> OfMany[Samples] | None:
+        """Each client's samples, of clients that share the model."""
+        of_many = ability(self.select, "of_many")
+        if of_many is None:
+            return None
+        return lambda sites: [self._less(site, own) for site, own in zip(sites, of_many(sites), strict=True)]
+
+    def idle(self, order: Order) -> bool:
+        """Whether the other selection has nothing."""
+        idle = ability(self.select, "idle")
+        return bool(idle and idle(order))
+
+    def _less(self, site: Site, samples: Samples) -> Samples:
+        every = self.held_out.every(site.y.shape[0])
+        if every is None or site.order.verdict.group == "mislabeled":
+            return samples
+        kept = samples.rows % every != 0
+        return Samples(samples.rows[kept], samples.labels[kept], samples.reliability)
 
 
 def _likeliest_class(logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ Backward = Callable[[], None]  # adds the gradient of one batch's loss, at the p
 Step = Callable[[Site, Backward, Optimizer], None]
 
 TINY = 1e-12
+SETTLED = "settled"  # shown by the server: losses fall so slowly that sharpness-aware steps pay
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Descend:
         batch_gradient(site.net, backward)
         optimizer.step()
 
-    def direction(self, weights: Tensor, gradient: Gradient, when: When) -> Tensor:
+    def direction(self, weights: Tensor, gradient: Gradient, when: When | Order) -> Tensor:
         """The gradient itself, of many clients at once."""
         return gradient(weights)
 
@@ -72,13 +73,29 @@ class GSAM:
         risen.mul_(1 + self.alpha * along).add_(plain, alpha=-self.alpha)  # risen - alpha (plain - along risen)
         optimizer.step()
 
-    def direction(self, weights: Tensor, gradient: Gradient, when: When) -> Tensor:
+    def direction(self, weights: Tensor, gradient: Gradient, when: When | Order) -> Tensor:
         """The same of many clients at once, each row its own; it may be where the gradient was."""
         radius, plain = radius_in(when, self.radius, self.growth), gradient(weights).clone()
         risen = gradient(torch.addcmul(weights, plain, radius / (plain.norm(dim=1, keepdim=True) + TINY)))
         length = risen.norm(dim=1, keepdim=True)
         along = (plain * risen).sum(dim=1, keepdim=True) / (length * (length + TINY)).clamp_min(TINY**2)
         return risen.mul_(1 + self.alpha * along).sub_(plain, alpha=self.alpha)
+
+
+@dataclass(frozen=True)
+class SharpWhereShown:
+    """Plain steps, and those of a sharpness-aware one in rounds for which the server shows `SETTLED`."""
+
+    sharp: GSAM
+
+    def __call__(self, site: Site, backward: Backward, optimizer: Optimizer) -> None:
+        step: Step = self.sharp if SETTLED in site.order.shown else descend
+        step(site, backward, optimizer)
+
+    def direction(self, weights: Tensor, gradient: Gradient, when: When | Order) -> Tensor:
+        """The same of many clients at once, which share an order."""
+        shown = isinstance(when, Order) and SETTLED in when.shown
+        return self.sharp.direction(weights, gradient, when) if shown else gradient(weights)
 
 
 def _global_generator(device: torch.device) -> ModuleType:

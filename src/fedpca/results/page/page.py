@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Sequence
-from hashlib import sha256
 from html import escape
-from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
-from string import Template
 
-from fedpca import __version__
 from fedpca.results.page.data import key, run_data
+from fedpca.results.page.frame import asset, fill
 from fedpca.results.page.groups import group_section
 from fedpca.results.page.summary import Note, comparison, notes
 from fedpca.results.page.verdict import verdict
@@ -26,49 +22,34 @@ from fedpca.results.tables.sheets import overview
 from fedpca.settings.toml import write_table
 
 MAX_PLAIN_ROWS = 8  # methods up to which a table needs no headings inside
-SCRIPTS = ("draw.js", "charts.js", "plane.js", "sheet.js", "page.js")
+SCRIPTS = ("theme.js", "draw.js", "charts.js", "plane.js", "sheet.js", "page.js")
 
 
 def write_page(runs: Sequence[Run], live: bool = False) -> str:
     """The whole page; `live` adds what asks a local server for new rounds."""
     runs = in_order(runs)
-    style = asset("page.css")
-    script = "\n".join(map(asset, (*SCRIPTS, "live.js") if live else SCRIPTS))
-    return Template(asset("page.html")).substitute(
-        policy=policy(style, script, live),
-        style=style,
-        script=script,
+    return fill(
+        asset("page.html"),
+        style(),
+        "\n".join(map(asset, (*SCRIPTS, "live.js") if live else SCRIPTS)),
+        served=live,
         title=escape(_title(runs)),
         scene=escape(_scene(runs)),
         not_live="" if live else " hidden",
         **parts(runs),
         settings="".join(_settings(run, i, hidden=i != first(runs)) for i, run in enumerate(runs)),
-        version=escape(__version__),
         data=_json(runs),
     )
 
 
 def waiting_page(folder: Path) -> str:
     """What is shown until there is a round to show; it reloads itself."""
-    style = asset("page.css")
-    return Template(asset("waiting.html")).substitute(
-        policy=policy(style, "", live=False), style=style, folder=escape(str(folder))
-    )
+    return fill(asset("waiting.html"), style(), folder=escape(str(folder)))
 
 
-def asset(name: str) -> str:
-    """A file of the page."""
-    return files("fedpca.results.page").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def policy(style: str, script: str, live: bool) -> str:
-    """What the browser may load: this very style and script, by their hashes, and nothing from any network."""
-    hashes = [f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in (style, script)]
-    asking = "; connect-src 'self'" if live else ""
-    return (
-        f"default-src 'none'; style-src {hashes[0]}; script-src {hashes[1]}; img-src data:{asking}; "
-        "base-uri 'none'; form-action 'none'"
-    )
+def style() -> str:
+    """The style of all pages, and what the page of runs adds to it."""
+    return asset("base.css") + asset("page.css")
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:

@@ -10,6 +10,7 @@ from fedpca.results.page.estimates import knows_shares
 from fedpca.results.page.judgements import agreement, beside_the_truth, how_clear, names_in, since_when
 from fedpca.results.page.quality import best_method, rare_and_common
 from fedpca.results.page.words import capital, clients, enumeration, plural, quantity, sentence
+from fedpca.results.read.choices import choices_of
 from fedpca.results.read.clients import ClientState, client_states
 from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
@@ -19,6 +20,7 @@ SOMEBODY = (
     "Whether anybody is mislabeled at all: the rule that was used always judges somebody mislabeled; "
     "the -auto methods ask."
 )
+COUNTS = ("corrected", "dropped")  # choices about so many clients: nothing is said of none
 SHARED = "Wrong labels that most clients share would not show: the model learns them as right."
 
 
@@ -56,6 +58,7 @@ def notes(run: Run, seeds: int) -> list[Note]:
         Note("How clear", how_clear(run, judged)),
         Note("Rare and common", rare_and_common(run, judged)),
         Note("Beside the truth", beside_the_truth(run, judged)),
+        Note("Chosen by itself", _chosen(run)),
         Note("Left out", _left_out(run)),
         Note("Not known", _not_known(run, judged, seeds)),
     ]
@@ -68,6 +71,12 @@ def comparison(results: Results, runs: Sequence[Run]) -> list[Note]:
     worst = Note(capital(f"{metric_words(results.accuracy)}{group}"), best_method(results))
     found = [worst, Note("Do the runs agree?", agreement(runs))]
     return [note for note in found if note.text]
+
+
+def _chosen(run: Run) -> str:
+    """What the method chose, with the round since when and its reason; what does not apply is not said."""
+    told = [own for own in choices_of(run) if own.value or own.what not in COUNTS]
+    return " ".join(f"{own.text[:-1]} (since round {own.since})." for own in told)
 
 
 def _left_out(run: Run) -> str:

@@ -51,7 +51,7 @@ def _why_not_judged(run: Run) -> str:
 
 def _without_judgement(run: Run) -> str:
     if not run.facts["judges"]:
-        return "To ask whose labels are wrong, run a method that judges clients, such as fedpca-hs-auto."
+        return "To ask whose labels are wrong, run a method that judges clients, such as fedpca."
     if not run.is_done:
         return "Wait for more rounds."
     return f"Run it again with more than {quantity(run.settings.rounds, 'round')}."
@@ -115,7 +115,7 @@ def _advice(run: Run, judged: Sequence[ClientState]) -> str:
     if not mislabeled:
         return untold or "Nothing."
     if _always_names_somebody(run):
-        return "Ask first whether anybody is mislabeled at all: run an -auto method, such as fedpca-hs-auto."
+        return "Ask first whether anybody is mislabeled at all: run a method that asks, such as fedpca."
     site = plural(mislabeled, "this site", "each of these sites")
     sample = f"{SAMPLE} or all if there are fewer"
     read = f"Have {site} re-read a random sample of its labels, {sample}: only that shows whether they are wrong."

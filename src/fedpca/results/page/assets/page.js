@@ -6,7 +6,6 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const view = { run: 0, at: 0, selected: null, timer: null };
 const at = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
-const dark = matchMedia("(prefers-color-scheme: dark)");
 const plane = new Plane(at("plane"), select);
 const sheet = new Sheet(at("clients"), select);
 let cursors = [];
@@ -134,25 +133,11 @@ function showChoice() {
   at("seed").value = view.run;
 }
 
-function isDark() {
-  return document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : dark.matches;
-}
-
-function nameTheme() {
-  at("theme").textContent = isDark() ? "Light colours" : "Dark colours";
-}
-
 function start() {
-  for (const id of ["theme", "rounds", "clients"]) at(id).hidden = false;
+  for (const id of ["rounds", "clients"]) at(id).hidden = false;
   fillChoice();
   choose(data.first);
   showChoice();
-  nameTheme();
-  at("theme").addEventListener("click", () => {
-    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-    nameTheme();
-  });
-  dark.addEventListener("change", nameTheme);
   at("method").addEventListener("change", fillSeeds);
   at("choose").addEventListener("change", () => {
     at("method").dataset.chosen = true;
