@@ -6,8 +6,10 @@ flower_package := flwr[simulation]==1.41.0
 pfl_package := pfl==0.6.0
 fluke_package := fluke-fl==0.8.1
 fedlab_package := fedlab==1.3.0
+cleanlab_package := cleanlab==2.9.0
+AUDIT ?= runs/audit-study
 
-.PHONY: help demo test check bench bench-peers clean
+.PHONY: help demo test check bench bench-peers bench-cleanlab clean
 
 help:  ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +30,9 @@ bench: .venv/.base  ## measure speed, memory and the cost of a round, as ratios
 
 bench-peers: .venv/.base $(PEERS:%=.venvs/%/.ready)  ## the speed beside other simulators, each in an environment of its own
 	$(BIN)/python -m benchmarks speed --peers
+
+bench-cleanlab: .venvs/cleanlab/.ready  ## cleanlab on the pooled data of `python -m studies.audit $(AUDIT)`
+	.venvs/cleanlab/bin/python -m benchmarks.peers.cleanlab $(AUDIT)
 
 clean:  ## remove the virtual environments and caches, not the runs
 	rm -rf .venv .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

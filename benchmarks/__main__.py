@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 
-from benchmarks import commits, cost, flower, memory, speed, start, workers
+from benchmarks import audit, commits, cost, flower, memory, speed, start, workers
 from benchmarks.table import table
 
 BENCHMARKS: dict[str, Callable[[], Mapping[str, object]]] = {
@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, Callable[[], Mapping[str, object]]] = {
     "cost": cost.measure,
     "start": start.measure,
     "flower": flower.measure,
+    "audit": audit.measure,
 }
 NAMES = (*BENCHMARKS, "speed")
 

@@ -24,10 +24,11 @@ ROOMS = [
             "data",
             "simulate",
             "runs",
+            "results",
+            "auditing",
             "sites",
             "flower",
             "operate",
-            "results",
             "api",
             "cli",
         )

@@ -34,7 +34,7 @@ def test_the_readmes_example_runs_as_written(tmp_path: Path):
     (code,) = blocks(README)
     assert printed(code, tmp_path)[-1] == "['hospital 3']"
     assert (tmp_path / "page.html").stat().st_size > 10_000
-    assert (tmp_path / "runs/mine/fedpca-hs-auto/seed-0/summary.json").exists()
+    assert (tmp_path / "runs/mine/fedpca/seed-0/summary.json").exists()
 
 
 def test_the_examples_of_the_page_on_python_run_as_written(tmp_path: Path):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from fedpca.api.audit import audit
     from fedpca.api.run import run
     from fedpca.api.train import train
     from fedpca.core import Method, Outcome, Params, Recipe, Server, Shard, Site, Stage, Update, Verdict
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from fedpca.simulate.workers import Workers
 
 _HOMES = {
+    "api.audit": ("audit",),
     "api.run": ("run",),
     "api.train": ("train",),
     "settings.base": ("Settings",),
@@ -75,6 +77,7 @@ __all__ = [
     "Verdict",
     "Workers",
     "__version__",
+    "audit",
     "base",
     "build",
     "compose",

@@ -12,6 +12,7 @@ import typer
 import typer.core
 
 from fedpca import __version__
+from fedpca.cli.audit import app as audit_app
 from fedpca.cli.data import app as data_app
 from fedpca.cli.deploy import app as deploy_app
 from fedpca.cli.deploy import doctor
@@ -28,6 +29,7 @@ app = typer.Typer(
     help="Train one model with many data owners of whom some are rare and some have wrong labels.",
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 130 interrupted.",
 )
+app.add_typer(audit_app, name="audit")
 app.add_typer(data_app, name="data")
 app.add_typer(deploy_app, name="deploy")
 app.command()(doctor)

@@ -1,0 +1,1 @@
+"""Whose labels are wrong, how sure that is, and which: clients judged by models that never saw their labels."""
