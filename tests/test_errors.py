@@ -12,7 +12,7 @@ from fedpca.methods.registry import method_names
 
 @pytest.mark.parametrize(
     ("word", "meant"),
-    [("fedavgg", "fedavg"), ("FedAvg", "fedavg"), ("medain", "median"), ("fedpca", "fedpca-d"), ("hnob", "hnobs")],
+    [("fedavgg", "fedavg"), ("FedAvg", "fedavg"), ("medain", "median"), ("fedpcad", "fedpca-d"), ("hnob", "hnobs")],
 )
 def test_a_slip_of_the_pen_is_near(word: str, meant: str):
     assert near(word, method_names()) == meant

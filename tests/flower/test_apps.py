@@ -452,7 +452,7 @@ def test_the_drop_in_refuses_what_it_does_not_know(own_apps: Loopback):
     with pytest.raises(SettingsError, match=r"train_config: unknown key 'batchsize' .did you mean 'batch-size'"):
         FedPCA().task(20, ConfigRecord({"batchsize": 3}))
     with pytest.raises(SettingsError, match="rounds = 3, but fedpca-hs-auto warms up for 10"):
-        FedPCA().task(3, ConfigRecord())
+        FedPCA("fedpca-hs-auto").task(3, ConfigRecord())
     with pytest.raises(SettingsError, match=r"FedPCA: training\.lr: .*number"):
         FedPCA(training={"lr": "fast"}).task(20, ConfigRecord())
     with pytest.raises(SettingsError, match=r"FedPCA: unknown key 'method\.fedavg\.q'"):

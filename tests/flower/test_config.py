@@ -41,7 +41,7 @@ def test_a_file_on_the_server_may_be_changed_by_the_config(tmp_path: Path):
         ({"training.lr": "fast"}, "training.lr: .*number"),
         ({"rare.share": 0.5}, "rare and noise make up sites for a simulation"),
         ({"noise.clients": 0.5, "noise.labels": 0.5}, "rare and noise make up sites for a simulation"),
-        ({"methods": "fedpca"}, "there is no method 'fedpca'"),
+        ({"methods": "fedpcaa"}, "there is no method 'fedpcaa'"),
         ({"experiment": "nowhere.toml"}, "there is no settings file nowhere.toml"),
         ({"training": 3, "training.lr": 0.1}, "'training' is given as a value too"),
     ],
