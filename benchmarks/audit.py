@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from fedpca.auditing.audit import judge_rows
 from fedpca.auditing.data import AuditData
-from fedpca.auditing.folds import AuditOptions
+from fedpca.auditing.options import AuditOptions
 from fedpca.auditing.run import cross_fit
 from fedpca.core import Server, Shard
 from fedpca.loop import play

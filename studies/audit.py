@@ -21,8 +21,8 @@ from sklearn.metrics import roc_auc_score
 from fedpca.atomic import write_json
 from fedpca.auditing.audit import Audited, judge_rows
 from fedpca.auditing.data import AuditData, audit_data
-from fedpca.auditing.folds import AuditOptions
 from fedpca.auditing.one_place import net_maker
+from fedpca.auditing.options import AuditOptions
 from fedpca.auditing.run import cross_fit
 from fedpca.auditing.summary import label_scores
 from fedpca.runs.check import check_experiment

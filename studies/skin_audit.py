@@ -11,8 +11,8 @@ import csv
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from fedpca.auditing.folds import AuditOptions
 from fedpca.auditing.one_place import audit_source
+from fedpca.auditing.options import AuditOptions
 from fedpca.cli.audit import show
 from fedpca.data.places import data_folder
 

@@ -6,10 +6,12 @@ import torch
 
 from fedpca.auditing.calibration import Calibration, p_values, pooled_scores
 from fedpca.auditing.estimate import estimate
-from fedpca.auditing.folds import AuditOptions, folds_of, method_tables
+from fedpca.auditing.folds import folds_of, method_tables
+from fedpca.auditing.options import AuditOptions
 from fedpca.auditing.summary import BINS, bin_of, confident_joint, from_tables, summarise, to_tables
 from fedpca.auditing.suspects import benjamini_hochberg, find_suspects, random_sample
 from fedpca.errors import SettingsError, WireError
+from fedpca.settings.toml import validate
 
 CLASSES = 5
 
@@ -163,5 +165,5 @@ def test_folds_part_the_clients():
 
 def test_a_short_training_has_a_short_warm_up():
     assert method_tables(AuditOptions(rounds=6))["fedavg+d"]["warmup"] == 3
-    with pytest.raises(SettingsError, match="fdr"):
-        AuditOptions(fdr=0.9)
+    with pytest.raises(SettingsError, match=r"here: fdr: .*less than or equal to 0.5 .got: 0.9"):
+        validate(AuditOptions, {"fdr": 0.9}, "here")

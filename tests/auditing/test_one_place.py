@@ -12,8 +12,9 @@ import torch
 import fedpca
 from fedpca.auditing import run
 from fedpca.auditing.data import audit_data
-from fedpca.auditing.folds import AuditOptions, folds_of
+from fedpca.auditing.folds import folds_of
 from fedpca.auditing.one_place import audit_source, net_maker
+from fedpca.auditing.options import AuditOptions
 from fedpca.auditing.run import cross_fit
 from fedpca.auditing.suspects import read_suspects, with_reviews, write_suspects
 from fedpca.errors import DataError, RunError, SettingsError
@@ -79,7 +80,7 @@ def test_a_client_s_labels_do_not_change_what_it_is_judged_by(digits, tmp_path: 
 
 def test_a_folder_of_another_audit_is_refused(digits, tmp_path: Path):
     experiment, data, make = digits
-    cross_fit(data, experiment, replace(OPTIONS, rounds=1), tmp_path, make)
+    cross_fit(data, experiment, OPTIONS.model_copy(update={"rounds": 1}), tmp_path, make)
     with pytest.raises(RunError, match="other settings"):
         cross_fit(data, experiment, OPTIONS, tmp_path, make)
 
@@ -101,7 +102,7 @@ def lake(tmp_path: Path) -> Path:
 
 def test_a_file_with_a_site_column_is_audited_whole(lake: Path, tmp_path: Path):
     out = tmp_path / "audit"
-    found = audit_source([str(lake)], None, ["training.lr=0.1"], replace(OPTIONS, rounds=8), out)
+    found = audit_source([str(lake)], None, ["training.lr=0.1"], OPTIONS.model_copy(update={"rounds": 8}), out)
     record = json.loads((out / "audit.json").read_text())
     assert record == found.record
     assert record["rows"] == "all"
@@ -119,12 +120,12 @@ def test_a_file_with_a_site_column_is_audited_whole(lake: Path, tmp_path: Path):
 
 
 def test_what_people_read_is_kept_when_the_audit_is_made_again(lake: Path, tmp_path: Path):
-    out, options = tmp_path / "audit", replace(OPTIONS, rounds=2)
+    out, options = tmp_path / "audit", OPTIONS.model_copy(update={"rounds": 2})
     audit_source([str(lake)], "site", (), options, out)
     path = out / "site1" / "suspects.csv"
     row = read_suspects(path)[3].row
     write_suspects(path, with_reviews(read_suspects(path), {row: "ill"}))
-    audit_source([str(lake)], "site", (), replace(options, fdr=0.2), out)
+    audit_source([str(lake)], "site", (), options.model_copy(update={"fdr": 0.2}), out)
     assert {own.row: own.reviewed for own in read_suspects(path) if own.reviewed} == {row: "ill"}
 
 
@@ -178,7 +179,7 @@ def test_several_files_are_a_site_each(tmp_path: Path):
         rows = [f"{a},{b},{int(a > b)}" for a, b in x]
         (tmp_path / f"{site}.csv").write_text("a,b,label\n" + "\n".join(rows) + "\n")
     names = [str(tmp_path / f"{site}.csv") for site in ("bonn", "graz", "lyon", "oslo")]
-    found = audit_source(names, None, (), replace(OPTIONS, rounds=2), tmp_path / "out")
+    found = audit_source(names, None, (), OPTIONS.model_copy(update={"rounds": 2}), tmp_path / "out")
     assert [own["client"] for own in found.record["clients"]] == ["bonn", "graz", "lyon", "oslo"]
     assert sorted(own.row for own in found.suspects["graz"]) == list(range(60))
 

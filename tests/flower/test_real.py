@@ -86,13 +86,16 @@ class Federation:
 
     def run(self, components: dict[str, str] = COMPONENTS, **config: object) -> subprocess.Popen[bytes]:
         """Starts a run, which shows its log to the end."""
+        self.write_app(components, **config)
+        return self.start("run", "run", "app")
+
+    def write_app(self, components: dict[str, str] = COMPONENTS, **config: object) -> None:
         app = self.folder / "app"
         app.mkdir(exist_ok=True)
         table = {"name": "trial", "seeds": 0, "model.name": "mlp", "training.batch": 16, "deploy.wait": LIMIT, **config}
         flower = {"publisher": "fedpca", "components": components, "config": table}
         project = {"name": "trial", "version": "0.1.0", "dependencies": []}
         (app / "pyproject.toml").write_text(tomli_w.dumps({"project": project, "tool": {"flwr": {"app": flower}}}))
-        return self.start("run", "run", "app")
 
     def wait_for(self, what: Callable[[], object], run: subprocess.Popen[bytes] | None = None) -> None:
         """Waits until something is so; a run that ends before that ends the wait."""
@@ -231,6 +234,80 @@ def test_tables_at_four_sites_and_a_server_killed_in_between_give_the_bits_of_a_
     )
     assert expected.keys() == came.keys()
     assert all(torch.equal(expected[name], came[name]) for name in expected)
+
+
+SPY = '''
+    """The client app; what it answers is also written down, as the bytes that travel."""
+    from pathlib import Path
+    from uuid import uuid4
+    from flwr.clientapp import ClientApp
+    from fedpca.flower.apps import client_app as good
+
+    def every_byte(thing):
+        return thing.deflate() + b"".join(every_byte(child) for child in (thing.children or {}).values())
+
+    class Spy(ClientApp):
+        def __call__(self, message, context):
+            reply = good(message, context)
+            folder = Path(context.node_config["store"]).parent / "sent"
+            folder.mkdir(exist_ok=True)
+            kind = message.metadata.message_type
+            (folder / f"{kind}-{uuid4().hex}").write_bytes(every_byte(reply))
+            if kind == "train" and context.node_config["site"] == "celle":
+                (folder.parent / "trained").touch()
+            return reply
+
+    app = Spy()
+'''
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("FEDPCA_SLOW" not in os.environ, reason="takes minutes: set FEDPCA_SLOW=1")
+def test_an_audit_of_four_sites_one_of_them_killed_in_the_middle_sends_no_row(four: Federation):
+    """TLS, keys, real processes: rates for the coordinator, lists at the sites, and nothing of a row in any message."""
+    out = four.folder / "audited"
+    four.write_app(
+        {**COMPONENTS, "clientapp": "spy:app"},
+        methods="fedavg",
+        rounds=5,
+        **{"deploy.sites": 4, "deploy.deadline": 300.0, "deploy.out": str(out)},
+    )
+    (four.folder / "app" / "spy.py").write_text(dedent(SPY))
+    run = four.start("audit", "audit", "app", "--rounds", "3", "--folds", "2", "--sample", "7")
+    four.wait_for((four.folder / "site-celle" / "trained").exists, run)
+    four.kill("celle")
+    four.start_site("celle")
+    assert run.wait(LIMIT) == 0, four.tails()
+    record = json.loads((out / "audit" / "audit.json").read_text())
+    assert {own["client"] for own in record["clients"]} == set(four.shards)
+    assert record["engine"].startswith("real sites, flwr ")
+    assert "celle is gone" in four.log("audit") or "celle is there" in four.log("audit")
+    for name, shard in four.shards.items():
+        shown = subprocess.run(
+            [*FEDPCA, "audit", "--site", f"site-{name}"], cwd=four.folder, capture_output=True, text=True, check=True
+        )
+        assert f"{name}: " in shown.stdout
+        folder = four.folder / f"site-{name}" / "store" / "audit"
+        rows = len(shard.y) + len(shard.y[::5])
+        assert len((folder / "suspects.csv").read_text().splitlines()) == 1 + rows
+        assert folder.stat().st_mode & 0o077 == 0
+        _assert_no_row(four.folder / f"site-{name}" / "sent", shard, rows)
+
+
+def _assert_no_row(folder: Path, shard: Shard, rows: int) -> None:
+    """No label, row number, path or image in what a site sent; and nothing that is as long as its rows are many."""
+    sent = {path.name.partition("-")[0]: b"" for path in folder.iterdir()}
+    for path in folder.iterdir():
+        sent[path.name.partition("-")[0]] += path.read_bytes()
+    assert {"query.hello", "train", "query.summary", "query.list"} <= sent.keys()
+    secrets = [b"images.npz", b"suspects", str(folder.parent).encode()]
+    kinds = ("int64", "int32", "uint8", "float32", "float64")
+    secrets += [shard.y[:20].numpy().astype(kind).tobytes() for kind in kinds]
+    secrets += [np.arange(20).astype(kind).tobytes() for kind in kinds]
+    secrets += [shard.x[torch.arange(1)].numpy().astype(kind).tobytes() for kind in kinds]
+    assert not [secret for secret in secrets if any(secret in content for content in sent.values())]
+    assert len(sent["query.list"]) < 2000
+    assert len(sent["query.summary"]) < 20_000  # counts of bins, whatever the number of rows
 
 
 FAULTY = '''

@@ -17,8 +17,8 @@ from fedpca.api.progress import counting_bar
 from fedpca.atomic import write_whole
 from fedpca.auditing.audit import Audited, audit_clients
 from fedpca.auditing.data import audit_data
-from fedpca.auditing.folds import METHOD, ROUNDS, AuditOptions
 from fedpca.auditing.one_place import audit_source
+from fedpca.auditing.options import AuditOptions
 from fedpca.auditing.record import Record
 from fedpca.auditing.suspects import as_row
 from fedpca.core import Net
@@ -29,9 +29,10 @@ from fedpca.runs.check import check_experiment
 from fedpca.runs.jobs import default_workers
 from fedpca.settings.base import Table
 from fedpca.settings.experiment import Experiment
-from fedpca.settings.toml import change
+from fedpca.settings.toml import change, validate
 
 Count = Callable[[int, int], None]
+DEFAULTS = AuditOptions()
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,12 @@ def audit(
     clients: Mapping[str, UserData] | str | Path | Sequence[str],
     model: Model = "cnn-small",
     *,
-    method: str = METHOD,
-    rounds: int = ROUNDS,
+    method: str = DEFAULTS.method,
+    rounds: int = DEFAULTS.rounds,
     folds: int | None = None,
     seed: int = 0,
-    fdr: float = 0.1,
-    sample: int = 100,
+    fdr: float = DEFAULTS.fdr,
+    sample: int = DEFAULTS.sample,
     training: Mapping[str, object] | None = None,
     changes: Sequence[str] = (),
     classes: Sequence[str] = (),
@@ -135,7 +136,8 @@ def audit(
     >>> found.suspects("site 5").column_names[:3]
     ['row', 'path', 'given_label']
     """
-    options = AuditOptions(method, rounds, folds, "all", seed, fdr, sample, name=name)
+    said = {"method": method, "rounds": rounds, "folds": folds, "seed": seed, "fdr": fdr, "sample": sample}
+    options = validate(AuditOptions, {**said, "name": name}, "fedpca.audit")
     temporary = None if out else TemporaryDirectory(prefix="fedpca-")
     folder = Path(out or temporary.name)  # type: ignore[union-attr] # one of both
     with counting_bar("reading images", not progress) as read, counting_bar("training, rounds", not progress) as train:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -14,11 +14,11 @@ from fedpca.atomic import locked
 from fedpca.auditing.data import AuditData
 from fedpca.auditing.estimate import Estimates, estimate
 from fedpca.auditing.files import site_folder, write_audit, write_site
-from fedpca.auditing.folds import AuditOptions
+from fedpca.auditing.options import AuditOptions
 from fedpca.auditing.record import Record, audit_record
 from fedpca.auditing.run import Probs, Progress, cross_fit
 from fedpca.auditing.summary import summarise
-from fedpca.auditing.suspects import Suspect, find_suspects
+from fedpca.auditing.suspects import Suspect, find_suspects, with_cells
 from fedpca.core import ClientId, Images, Net
 from fedpca.settings.experiment import Experiment
 
@@ -76,10 +76,7 @@ def _suspects(
         rows=rows,
         paths=data.paths[client],
     )
-    if client not in data.cells:
-        return found
-    cells = dict(zip(rows, data.cells[client], strict=True))
-    return [replace(own, columns=cells[own.row]) for own in found]
+    return with_cells(found, rows, data.cells[client]) if client in data.cells else found
 
 
 def _write(out: Path, data: AuditData, options: AuditOptions, found: Audited) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -11,16 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpca.core import ClientId, Images, Shard
-from fedpca.data.columns import Column
 from fedpca.data.datasets import Dataset, Part, load
 from fedpca.data.federation import Federation, federate
-from fedpca.data.origin import Origin, is_given, origins
+from fedpca.data.origin import Cells, cells_of, is_given, joined, origins
 from fedpca.models.device import require_device
 from fedpca.runs.backbone import look_through, with_features
 from fedpca.settings.experiment import EvaluationSettings, Experiment
 
 Progress = Callable[[int, int], None]
-Cells = tuple[tuple[str, str], ...]  # column and text of a row of a table
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ def audit_data(
 
             dataset = corrections_of(experiment.data, dataset, data_dir).of_all(dataset)
             experiment = _with_data(experiment, corrected_labels=None)
-        dataset, train = _joined(dataset, train, test, is_given(experiment.data))
+        dataset, train = joined(dataset, train, test, is_given(experiment.data))
     experiment = _without_tests(experiment)
     look = look_through(experiment.model, experiment.device, progress)
     federation = federate(experiment, _tested_on_itself(dataset), data_dir, look)
@@ -79,7 +77,7 @@ def audit_data(
         {client: train.rows[own] for client, own in federation.rows.items()},
         {client: tuple(train.names[place] for place in own.tolist()) for client, own in federation.rows.items()},
         {} if dataset.table else {client: shard.x for client, shard in federation.shards.items()},
-        {client: tuple(_cells(dataset, own)) for client, own in federation.rows.items()} if dataset.table else {},
+        {client: tuple(cells_of(dataset, own)) for client, own in federation.rows.items()} if dataset.table else {},
         federation.classes,
         seen.shape,
         "all" if together else "train",
@@ -88,43 +86,11 @@ def audit_data(
     )
 
 
-def _cells(dataset: Dataset, rows: NDArray[np.int64]) -> Iterator[Cells]:
-    """What some rows of a table say."""
-    for values in dataset.train.images[rows].reshape(len(rows), -1):
-        yield tuple(
-            (column.name, _text(column, float(value))) for column, value in zip(dataset.table, values, strict=True)
-        )
-
-
-def _text(column: Column, value: float) -> str:
-    if np.isnan(value):
-        return ""
-    return column.levels[int(value)] if column.levels else f"{value:g}"
-
-
 def _whose_rows_are_known(experiment: Experiment, dataset: Dataset) -> bool:
     """Whether the test part's rows belong to clients too: a column names them, and nothing is made wrong on purpose."""
     data = experiment.data
     injected = experiment.noise.injects or experiment.rare.share > 0
     return data.split == "column" and data.column in dataset.test.columns and not injected
-
-
-def _joined(dataset: Dataset, train: Origin, test: Origin, own_numbers: bool) -> tuple[Dataset, Origin]:
-    """Both parts as one, in the order of the data; one after the other where each client counts its own rows."""
-    rows = np.concatenate([train.rows, test.rows])
-    order = np.argsort(rows, kind="stable")
-    if own_numbers:
-        order = np.arange(len(rows))
-    names = (*train.names, *test.names)
-    parts = dataset.train, dataset.test
-    columns = {
-        name: np.concatenate([part.columns[name] for part in parts])[order]
-        for name in dataset.train.columns
-        if name in dataset.test.columns
-    }
-    images = np.concatenate([part.images for part in parts])[order]
-    whole = Part(images, np.concatenate([part.labels for part in parts])[order], columns)
-    return replace(dataset, train=whole), Origin(rows[order], tuple(names[place] for place in order.tolist()))
 
 
 def _tested_on_itself(dataset: Dataset) -> Dataset:

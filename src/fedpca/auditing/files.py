@@ -149,8 +149,9 @@ def _png(picture: Image.Image) -> bytes:
 
 
 def read_site(folder: Path) -> tuple[Path, Record]:
-    """The folder of a site, or that within its state folder, and what its site.json holds."""
-    place = next((own for own in (folder, folder / "audit") if (own / SITE).exists()), None)
+    """The folder of a site, or that within its state folder or store, and what its site.json holds."""
+    within = (folder, folder / "audit", folder / "store" / "audit")
+    place = next((own for own in within if (own / SITE).exists()), None)
     if place is None:
         raise DataError(f"{folder} is no folder of an audited site: it must have {SITE}; `fedpca audit` writes it")
     try:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
 
+from fedpca.auditing.options import AuditOptions
 from fedpca.core import ClientId, Method
 from fedpca.errors import SettingsError
 from fedpca.methods.compose import compose
@@ -15,42 +14,8 @@ from fedpca.rng import numbers
 from fedpca.settings.base import Table
 from fedpca.settings.experiment import TrainingSettings
 
-FOLDS, ROUNDS, METHOD = 4, 20, "fedavg+d"  # chosen on CIFAR-10N: docs/audit.md
+FOLDS = 4  # where nobody says otherwise
 SETTINGS: dict[str, Table] = {"fedavg+d": {"identify": "auto"}}  # where nobody says otherwise
-
-
-@dataclass(frozen=True)
-class AuditOptions:
-    """How clients are audited; the first five decide what is trained, the others what is made of it."""
-
-    method: str = METHOD
-    rounds: int = ROUNDS
-    folds: int | None = None  # four, or as many as there are clients
-    rows: Literal["all", "train"] = "all"
-    seed: int = 0
-    fdr: float = 0.1  # share of a list of suspects that may be there by chance
-    sample: int = 100  # rows of each client that are drawn at random to be read again
-    images: int = 300  # of each client that are written as files, at most
-    name: str = "audit"
-    settings: dict[str, Table] = field(default_factory=dict)  # of the method, as `[method.NAME]`
-
-    @property
-    def training(self) -> dict[str, Any]:
-        """What decides which models are trained."""
-        keys = ("method", "rounds", "folds", "rows", "seed", "settings")
-        return {key: value for key, value in asdict(self).items() if key in keys}
-
-    def __post_init__(self) -> None:
-        bounds = {"rounds": (1, 10**6), "fdr": (0.001, 0.5), "sample": (0, 10**7), "images": (0, 10**6)}
-        for key, (low, high) in bounds.items():
-            if not low <= getattr(self, key) <= high:
-                raise SettingsError(f"{key} must be from {low} to {high}, got {getattr(self, key)}")
-        if self.folds is not None and self.folds < 2:
-            raise SettingsError(
-                f"folds must be 2 or more, so that nobody is judged by a model of its own: {self.folds}"
-            )
-        if self.rows not in ("all", "train"):
-            raise SettingsError(f"rows must be all or train, got {self.rows!r}")
 
 
 def folds_of(clients: Sequence[ClientId], folds: int | None, seed: int) -> list[tuple[ClientId, ...]]:

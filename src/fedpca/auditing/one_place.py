@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from fedpca.auditing.audit import Audited, audit_clients
 from fedpca.auditing.data import AuditData, audit_data
-from fedpca.auditing.folds import AuditOptions
+from fedpca.auditing.options import AuditOptions
 from fedpca.auditing.sources import read_source
 from fedpca.core import Net
 from fedpca.models.build import build_model
@@ -33,7 +32,8 @@ def audit_source(
     """Audits settings, an experiment or data; `reading` and `training` are told how far it is."""
     experiment, dataset = read_source(sources, column, changes, reading)
     data = audit_data(experiment, options.rows, data_dir, reading, dataset)
-    own = replace(options, name=experiment.name, settings={**experiment.method, **options.settings})
+    named = {"name": experiment.name, "settings": {**experiment.method, **options.settings}}
+    own = options.model_copy(update=named)
     make = net_maker(experiment, data, options.seed)
     assert data.federation is not None
     count = workers or default_workers(experiment, data.federation, probe=make())

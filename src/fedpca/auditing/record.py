@@ -7,7 +7,8 @@ from datetime import date
 from typing import Any
 
 from fedpca.auditing.estimate import ClientEstimate, Estimates
-from fedpca.auditing.folds import FOLDS, AuditOptions
+from fedpca.auditing.folds import FOLDS
+from fedpca.auditing.options import AuditOptions
 from fedpca.core import ClientId
 
 VERSION = 1

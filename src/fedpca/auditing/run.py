@@ -17,7 +17,8 @@ from torch import Tensor
 
 from fedpca.atomic import locked, write_json, write_whole
 from fedpca.auditing.data import AuditData
-from fedpca.auditing.folds import AuditOptions, fold_method, folds_of
+from fedpca.auditing.folds import fold_method, folds_of
+from fedpca.auditing.options import AuditOptions
 from fedpca.core import ClientId, Method, Net, Params, Server, Shard
 from fedpca.errors import FailedError, RunError
 from fedpca.loop import play
@@ -151,7 +152,7 @@ def _require_same(path: Path, data: AuditData, experiment: Experiment, options: 
     keys = {"model", "training", "participation"}
     now: Mapping[str, object] = {
         "data": data.fingerprint,
-        "options": json.loads(json.dumps(options.training)),
+        "options": options.training,
         "experiment": experiment.model_dump(mode="json", include=keys),
     }
     if not path.exists():

@@ -14,6 +14,7 @@ from torch import Tensor
 from fedpca.atomic import write_whole
 from fedpca.auditing.calibration import Calibration, p_values
 from fedpca.auditing.summary import label_scores
+from fedpca.data.origin import Cells
 from fedpca.errors import DataError
 from fedpca.rng import numbers
 
@@ -46,7 +47,7 @@ class Suspect:
     is_issue: bool
     in_sample: bool
     reviewed: str = ""
-    columns: tuple[tuple[str, str], ...] = ()  # further ones of the file: what the row itself says, where it is a table
+    columns: Cells = ()  # further ones of the file: what the row itself says, where it is a table
 
 
 def find_suspects(
@@ -81,6 +82,12 @@ def find_suspects(
         for i in range(len(labels))
     ]
     return sorted(found, key=lambda own: (not own.is_issue, own.score, own.row))
+
+
+def with_cells(suspects: Sequence[Suspect], rows: Sequence[int], cells: Sequence[Cells]) -> list[Suspect]:
+    """The same rows with what each says in a table; `cells` are those of `rows`."""
+    texts = dict(zip(rows, cells, strict=True))
+    return [replace(own, columns=texts[own.row]) for own in suspects]
 
 
 def benjamini_hochberg(p_values: Tensor, fdr: float) -> Tensor:

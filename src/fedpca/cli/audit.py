@@ -13,7 +13,7 @@ import typer.core
 from fedpca.errors import SettingsError
 
 if TYPE_CHECKING:
-    from fedpca.auditing.folds import AuditOptions
+    from fedpca.auditing.options import AuditOptions
     from fedpca.auditing.record import Record
     from fedpca.auditing.review import Review
 
@@ -86,9 +86,12 @@ def audit(
         raise SettingsError(
             "name what is to be audited: a settings file, an experiment or data; see `fedpca audit --help`"
         )
-    from fedpca.auditing.folds import METHOD, ROUNDS, AuditOptions
+    from fedpca.auditing.options import AuditOptions
+    from fedpca.settings.toml import validate
 
-    options = AuditOptions(method or METHOD, rounds or ROUNDS, folds, rows, seed, fdr, sample, images)
+    said = {"method": method, "rounds": rounds, "folds": folds, "rows": rows, "fdr": fdr, "sample": sample}
+    said |= {"images": images, "seed": seed}
+    options = validate(AuditOptions, {key: value for key, value in said.items() if value is not None}, "fedpca audit")
     try:
         record = _audit(sources, column, change or [], options, out, workers, data_dir)
     except KeyboardInterrupt:

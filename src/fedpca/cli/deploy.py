@@ -12,7 +12,7 @@ import typer
 
 from fedpca.errors import RunError, UserError
 
-app = typer.Typer(no_args_is_help=True, help="Train with real sites, on Flower: keys, server, client, run.")
+app = typer.Typer(no_args_is_help=True, help="Train with real sites, on Flower: keys, server, client, run, audit.")
 
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Without encryption and keys, even where others can reach it.")
@@ -94,6 +94,40 @@ def run(
     from fedpca.operate.run import submit
 
     _exit(lambda: submit(folder, _changes(change or []), state, _log))
+
+
+@app.command("audit")
+def audit(
+    folder: Annotated[
+        Path, typer.Argument(metavar="APP", help="A Flower app's folder, such as examples/flower-hospitals.")
+    ],
+    method: Annotated[str | None, typer.Option(help="How models are trained.  [default: fedavg+d]")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Of training, for each model.  [default: 20]")] = None,
+    folds: Annotated[int | None, typer.Option(min=2, help="Groups of sites, a model each.  [default: 4]")] = None,
+    fdr: Annotated[
+        float | None, typer.Option(min=0.001, max=0.5, help="Share of a list that may be there by chance.")
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=0, help="Rows of each site drawn at random, to be read again.")
+    ] = None,
+    images: Annotated[int | None, typer.Option(min=0, help="Images that each site writes for itself, at most.")] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the app; may be repeated."),
+    ] = None,
+    state: Annotated[Path, typer.Option(help="The --state of the server, on the same machine.")] = Path("federation"),
+) -> None:
+    """Audit the labels of the sites: whose are wrong, how sure that is; which ones each site learns alone."""
+    _require_flower()
+    from fedpca.auditing.options import AuditOptions
+    from fedpca.operate.run import submit_with
+    from fedpca.settings.toml import validate
+
+    said = {"method": method, "rounds": rounds, "folds": folds, "fdr": fdr, "sample": sample, "images": images}
+    given = {key: value for key, value in said.items() if value is not None}
+    options = validate(AuditOptions, given, "fedpca deploy audit")
+    added = {f"deploy.audit.{key}": value for key, value in {"rounds": options.rounds, **given}.items()}
+    _exit(lambda: submit_with(folder, added, _changes(change or []), state, _log))
 
 
 def doctor(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedpca.data.cache import Dataset, Part
+from fedpca.data.columns import Column
 from fedpca.data.datasets import files_of, is_embedded
 from fedpca.data.formats.source import Source
 from fedpca.data.labels import read_raw
@@ -17,6 +19,7 @@ from fedpca.errors import DataError
 from fedpca.settings.experiment import DataSettings
 
 Rows = NDArray[np.int64]
+Cells = tuple[tuple[str, str], ...]  # column and text of a row of a table
 GIVEN = "given in Python"  # as `data.dataset`: no file has these data
 PATH = "path"  # the column of their images' names, where they have any
 ROW = "row"  # the column of data that are given in Python: their place among their client's
@@ -65,3 +68,33 @@ def _origin(source: Source, rows: Rows, dataset: Dataset) -> Origin:
     lacking = {name for name in names if any(line.startswith(f"{name}: ") for line in dataset.skipped)}
     kept = [place for place, name in enumerate(names) if name not in lacking]
     return Origin(rows[kept], tuple(names[place] for place in kept))
+
+
+def joined(dataset: Dataset, train: Origin, test: Origin, own_numbers: bool) -> tuple[Dataset, Origin]:
+    """Both parts as one, in the order of the data; one after the other where each client counts its own rows."""
+    rows = np.concatenate([train.rows, test.rows])
+    order = np.arange(len(rows)) if own_numbers else np.argsort(rows, kind="stable")
+    names = (*train.names, *test.names)
+    parts = dataset.train, dataset.test
+    columns = {
+        name: np.concatenate([part.columns[name] for part in parts])[order]
+        for name in dataset.train.columns
+        if name in dataset.test.columns
+    }
+    images = np.concatenate([part.images for part in parts])[order]
+    whole = Part(images, np.concatenate([part.labels for part in parts])[order], columns)
+    return replace(dataset, train=whole), Origin(rows[order], tuple(names[place] for place in order.tolist()))
+
+
+def cells_of(dataset: Dataset, rows: Rows) -> Iterator[Cells]:
+    """What some rows of a table's training part say."""
+    for values in dataset.train.images[rows].reshape(len(rows), -1):
+        yield tuple(
+            (column.name, _text(column, float(value))) for column, value in zip(dataset.table, values, strict=True)
+        )
+
+
+def _text(column: Column, value: float) -> str:
+    if np.isnan(value):
+        return ""
+    return column.levels[int(value)] if column.levels else f"{value:g}"

@@ -13,6 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedpca.flower.config import read_node_config, read_run_config
 from fedpca.flower.wire import from_records, to_records
 from fedpca.sites.answer import answer, explain
+from fedpca.sites.audit_messages import LIST, SUMMARY
 from fedpca.sites.data import BuildModel, LoadData, ReadData, own_folder, own_functions
 from fedpca.sites.messages import EVALUATE, HELLO, REPORT, TRAIN
 
@@ -23,12 +24,19 @@ server_app = ServerApp()
 
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Plays the run that the run config describes, from its checkpoint if it has one."""
+    """Plays the run or the audit that the run config describes, from where it stood if it was begun."""
     # here: a client is a new process for each message, and should not wait for what only the server needs
     from fedpca.flower.engine import FlowerEngine
+
+    experiment, deployment = read_run_config(context.run_config)
+    if deployment.audit:
+        from fedpca.sites.audit import serve_audit
+
+        serve_audit(FlowerEngine(grid), experiment, deployment, deployment.audit)
+        return
     from fedpca.sites.run import serve
 
-    serve(FlowerEngine(grid), *read_run_config(context.run_config))
+    serve(FlowerEngine(grid), experiment, deployment)
 
 
 def fedpca_client(load_data: LoadData, build_model: BuildModel) -> ClientApp:
@@ -57,8 +65,8 @@ def site_app(read_data: ReadData, strict: bool = True) -> ClientApp:
 
         return handle
 
-    app.query(HELLO)(answering(HELLO))
-    app.query(REPORT)(answering(REPORT))
+    for kind in (HELLO, REPORT, SUMMARY, LIST):
+        app.query(kind)(answering(kind))
     app.train()(answering(TRAIN))
     app.evaluate()(answering(EVALUATE))
     return app

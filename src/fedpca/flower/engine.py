@@ -12,17 +12,26 @@ from flwr.serverapp import Grid
 from fedpca.core import Failure
 from fedpca.errors import WireError
 from fedpca.flower.wire import from_records, to_records
+from fedpca.sites.audit_messages import LIST, SUMMARY
+from fedpca.sites.clients import DIED, LATE, LOST, OFFLINE
 from fedpca.sites.engine import NodeId
 from fedpca.sites.messages import EVALUATE, HELLO, REPORT, TRAIN, Content
 
-KINDS = {HELLO: "query.hello", REPORT: "query.report", TRAIN: "train", EVALUATE: "evaluate"}  # Flower's names
+KINDS = {  # Flower's names
+    HELLO: "query.hello",
+    REPORT: "query.report",
+    TRAIN: "train",
+    EVALUATE: "evaluate",
+    SUMMARY: "query.summary",
+    LIST: "query.list",
+}
 REASONS = {  # Flower's codes of errors, in words without the numbers of nodes
     1: "its app cannot be loaded",
-    3: "its answer got lost",
-    4: "it did not answer in time",
-    5: "it went offline",
+    3: LOST,
+    4: f"{LATE} in time",
+    5: OFFLINE,
     7: "it refused the app",
-    8: "its process died",
+    8: DIED,
 }
 
 

@@ -13,6 +13,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from fedpca.errors import WireError
+from fedpca.sites.audit_messages import SUMMARY
 from fedpca.sites.messages import EVALUATION, NUMBERS, SHOWN, STATE, UPDATE, Arrays, Content
 
 NPY = "numpy.ndarray"  # Flower's name for arrays in NumPy's file format
@@ -45,7 +46,7 @@ def _kind(name: str) -> type[Record]:
     """Flower's kind of record for a part of a message."""
     if name in (STATE, SHOWN):
         return ArrayRecord
-    return MetricRecord if name in (NUMBERS, UPDATE, EVALUATION) else ConfigRecord
+    return MetricRecord if name in (NUMBERS, UPDATE, EVALUATION, SUMMARY) else ConfigRecord
 
 
 def _arrays(name: str, record: Mapping[str, Array]) -> Arrays:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 
 import tomli_w
@@ -12,8 +15,19 @@ from fedpca.atomic import write_whole
 from fedpca.errors import RunError
 from fedpca.operate.processes import Child, Log, end, environment, flwr, program, stop_signals
 from fedpca.operate.server import connection_file
+from fedpca.settings.toml import flatten, nest
 
 COMPLETED = "finished:completed"
+APP, PACKED = "pyproject.toml", (".py", ".toml", ".md")  # what an app is made of
+
+
+def submit_with(app: Path, added: Mapping[str, object], changes: Mapping[str, object], state: Path, log: Log) -> int:
+    """The same as `submit` with settings that the app need not have: Flower changes only those that it has."""
+    with TemporaryDirectory(prefix="fedpca-") as folder:
+        copy = Path(folder) / app.resolve().name
+        shutil.copytree(app, copy, ignore=_not_packed)
+        _add_settings(copy / APP, {**added, **changes})
+        return submit(copy, {}, state, log)
 
 
 def submit(app: Path, changes: Mapping[str, object], state: Path, log: Log) -> int:
@@ -32,6 +46,26 @@ def submit(app: Path, changes: Mapping[str, object], state: Path, log: Log) -> i
     status, why = ended
     log(f"run {number} {status.removeprefix('finished:')}" + (f": {why}" if why else ""))
     return 0 if status == COMPLETED else 1
+
+
+def _not_packed(folder: str, names: list[str]) -> list[str]:
+    """What Flower would not pack into an app: runs and data may be large, and belong to nobody else."""
+    hidden = [name for name in names if name.startswith(".") or name == "__pycache__"]
+    return hidden + [name for name in names if Path(folder, name).is_file() and Path(name).suffix not in PACKED]
+
+
+def _add_settings(path: Path, settings: Mapping[str, object]) -> None:
+    """Writes settings into an app's own config."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        config = table["tool"]["flwr"]["app"].setdefault("config", {})
+    except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
+        raise RunError(
+            f"{path} describes no Flower app ({error}): name a folder such as examples/flower-hospitals"
+        ) from None
+    flat = flatten(config)
+    table["tool"]["flwr"]["app"]["config"] = nest({**flat, **settings})
+    write_whole(path, tomli_w.dumps(table))
 
 
 def _config_options(changes: Mapping[str, object], state: Path) -> list[str]:

@@ -13,6 +13,7 @@ from fedpca.models.flat import layout_of
 from fedpca.simulate.answer import answer_report, answer_train, site_for
 from fedpca.simulate.workers import Workers
 from fedpca.sites import messages
+from fedpca.sites.audit_messages import LIST, SUMMARY, read_findings
 from fedpca.sites.data import ReadData, SiteData
 from fedpca.sites.memory import identity, recall, remember
 from fedpca.sites.messages import EVALUATE, HELLO, REPORT, Content, RunHead, SiteHead
@@ -36,10 +37,18 @@ def answer(kind: str, content: Content, settings: SiteSettings, read_data: ReadD
     visit = Visit(settings, run, read_data(context, settings, run))
     if kind == HELLO:
         return messages.write_site(introduce(visit))
+    if kind == LIST:
+        from fedpca.sites.audit_answer import write_list
+
+        return write_list(visit, read_findings(content))
     net = visit.data.build()
     params, order = messages.read_order(content, layout_of(net.module))
     if kind == EVALUATE:
         return messages.write_evaluation(evaluate(visit, net, params))
+    if kind == SUMMARY:
+        from fedpca.sites.audit_answer import tell_summary  # here: few messages are about audits
+
+        return tell_summary(visit, net, params)
     evaluation = evaluate(visit, net, params) if run.evaluate else None
     return work(visit, kind, net, params, order) | messages.write_evaluation(evaluation)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
@@ -18,6 +18,9 @@ from fedpca.sites.engine import NodeId
 from fedpca.sites.messages import EVALUATE, REPORT, TRAIN, Content
 from fedpca.sites.roster import POLL, Roster
 
+ABSENT, RESTARTED, OFFLINE = "it is not there", "it restarted", "it went offline"
+LATE, DIED, LOST = "it did not answer", "its process died", "its answer got lost"
+GONE = (ABSENT, RESTARTED, OFFLINE, LATE, DIED, LOST)  # why a site that is well may have said nothing
 Answer = TypeVar("Answer")
 Metrics = dict[str, float]
 
@@ -45,6 +48,7 @@ class SiteClients:
     cohort: tuple[ClientId, ...] = ()  # asked in the first exchange of the last round
     evaluations: dict[ClientId, Metrics] = field(default_factory=dict)  # of the model that it began with
     exchanges: list[Exchange] = field(default_factory=list)  # of it
+    only: Collection[ClientId] | None = None  # who may take part; None: everybody
 
     def __post_init__(self) -> None:
         session = self.roster.session
@@ -61,12 +65,12 @@ class SiteClients:
     def renew(self) -> None:
         """Begins the next round: whoever joined meanwhile takes part in it."""
         self.roster.refresh(at_once=True)
-        self.names = list(self.roster.names)
+        self.names = [name for name in self.roster.names if self.only is None or name in self.only]
         self.exchanges = []
 
     def report(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Report | Failure]]:
         """Each ordered site's report."""
-        return self._exchange(REPORT, params, orders, messages.read_report, first=True)
+        return self._exchange(REPORT, self._orders(params, orders), messages.read_report, _round(orders), first=True)
 
     def train(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Update | Failure]]:
         """Each ordered site's update; those that are dropped are not asked, since they would send nothing."""
@@ -78,7 +82,7 @@ class SiteClients:
         def read(content: Content) -> Update:
             return messages.read_update(content, self.layout)
 
-        answers = self._exchange(TRAIN, params, asked, read, first)
+        answers = self._exchange(TRAIN, self._orders(params, asked), read, _round(asked), first)
         for site in orders:
             yield next(answers) if site in asked else (site, Update(None, 0))
         yield from answers  # nobody any more: it counts what the exchange took
@@ -86,20 +90,38 @@ class SiteClients:
     def evaluate(self, params: Params, rounds: int) -> None:
         """Asks every site how the model after the last round does there."""
         orders = {site: Order(rounds, rounds, NOBODY) for site in self.ids}
-        for _ in self._exchange(EVALUATE, params, orders, lambda content: None, first=True):
+        written = self._orders(params, orders)
+        for _ in self._exchange(EVALUATE, written, lambda content: None, rounds, first=True):
             pass
+
+    def ask(
+        self, kind: str, written: Mapping[ClientId, Content], read: Callable[[Content], Answer], seconds: float
+    ) -> dict[ClientId, Answer | Failure]:
+        """Each site's answer to a message of its own; who is not there is waited for, so many seconds at the most."""
+        end, answers = time.monotonic() + seconds, dict[ClientId, Answer | Failure]()
+        asked = written
+        while asked:
+            answers |= dict(self._exchange(kind, asked, read, 0, first=False))
+            gone = [site for site in asked if _is_gone(answers[site])]
+            asked = {site: written[site] for site in gone} if time.monotonic() < end else {}
+            if asked:
+                time.sleep(POLL)
+        return answers
+
+    def _orders(self, params: Params, orders: Mapping[ClientId, Order]) -> dict[ClientId, Content]:
+        return messages.write_orders(params, orders, self.layout)
 
     def _exchange(
         self,
         kind: str,
-        params: Params,
-        orders: Mapping[ClientId, Order],
+        orders: Mapping[ClientId, Content],
         read: Callable[[Content], Answer],
+        number: int,
         first: bool,
     ) -> Iterator[tuple[ClientId, Answer | Failure]]:
-        """The ordered sites' answers, in the order of the orders; the first exchange of a round also evaluates."""
+        """The ordered sites' answers, in their order; `number` is the round, whose first exchange also evaluates."""
         started, stats, nodes = time.monotonic(), Exchange(kind), dict(self.roster.nodes)
-        waiting = self._send(kind, params, orders, first, stats)
+        waiting = self._send(kind, orders, number, first, stats)
         if first:
             self.evaluations, self.cohort = {}, tuple(orders)
         replies: dict[ClientId, Content | Failure] = {}
@@ -114,20 +136,18 @@ class SiteClients:
         self.exchanges.append(stats)
 
     def _send(
-        self, kind: str, params: Params, orders: Mapping[ClientId, Order], first: bool, stats: Exchange
+        self, kind: str, orders: Mapping[ClientId, Content], number: int, first: bool, stats: Exchange
     ) -> dict[str, ClientId]:
         """Which message went to which site; to those that are not there none does."""
         there = {site: order for site, order in orders.items() if site in self.roster.nodes}
         if not there:
             return {}
-        round = next(iter(there.values())).round
-        evaluate = first and self.due(round if kind == EVALUATE else round - 1)
+        evaluate = first and self.due(number if kind == EVALUATE else number - 1)
         run = self.roster.session.content(self.agreement, evaluate)
-        written = messages.write_orders(params, there, self.layout)
         sites = {self.roster.nodes[site]: site for site in there}
-        contents = {node: written[site] | run for node, site in sites.items()}
+        contents = {node: there[site] | run for node, site in sites.items()}
         stats.sent += sum(content.size for content in contents.values())
-        sent = self.roster.engine.send(kind, contents, self.deadline, round)
+        sent = self.roster.engine.send(kind, contents, self.deadline, number)
         return {message: sites[node] for message, node in sent.items()}
 
     def _receive(self, waiting: dict[str, ClientId], replies: dict[ClientId, Content | Failure]) -> None:
@@ -148,10 +168,10 @@ class SiteClients:
     def _silence(self, site: ClientId, nodes: Mapping[ClientId, NodeId]) -> Failure:
         """Why a site gave no answer."""
         if site not in nodes:
-            return Failure("it is not there")
+            return Failure(ABSENT)
         if not self._stays(site, nodes):
-            return Failure("it restarted" if site in self.roster.nodes else "it went offline")
-        return Failure(f"it did not answer within {self.deadline:g} s")
+            return Failure(RESTARTED if site in self.roster.nodes else OFFLINE)
+        return Failure(f"{LATE} within {self.deadline:g} s")
 
     def _read(
         self, site: ClientId, reply: Content | Failure, read: Callable[[Content], Answer], stats: Exchange
@@ -167,6 +187,15 @@ class SiteClients:
             return read(reply)
         except WireError as error:
             return Failure(str(error))
+
+
+def _round(orders: Mapping[ClientId, Order]) -> int:
+    return next((order.round for order in orders.values()), 0)
+
+
+def _is_gone(answer: object) -> bool:
+    """Whether a site gave no answer because it was not there, so that it may when it is back."""
+    return isinstance(answer, Failure) and answer.reason.startswith(GONE)
 
 
 def costs(exchanges: Sequence[Exchange]) -> list[dict[str, object]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from fedpca.core import Images, Net, Shard
 from fedpca.errors import DataError, SettingsError, UserError
@@ -23,11 +23,22 @@ from fedpca.sites.settings import SiteSettings
 if TYPE_CHECKING:  # each answer is a new process: what is not needed is not loaded
     from fedpca.data.cache import Dataset
     from fedpca.data.given import Rows, UserData
+    from fedpca.data.origin import Cells, Origin
+    from fedpca.settings.experiment import DataSettings
 
 Labels = NDArray[np.int64]
 BuildModel = Callable[[], nn.Module]
 LoadData = Callable[[Any], "UserData"]  # of what the engine tells a site about itself
 Inputs = tuple[Sequence[Images], tuple[ColumnHead, ...]]  # of the train and the test part; what is told of a table
+
+
+@dataclass(frozen=True)
+class SiteRows:
+    """What a person at the site needs to find its rows again; none of it leaves the site."""
+
+    numbers: Labels  # in the site's data, from 0
+    paths: Sequence[str]
+    cells: Sequence[Cells]  # what each row of a table says; none of images
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,7 @@ class SiteData:
     shape: tuple[int, ...]  # of an image
     build: Callable[[], Net]
     table: tuple[ColumnHead, ...] = ()  # what is told of its columns where it is one, when the site joins
+    describe: Callable[[], SiteRows] | None = None  # where the rows to train on come from; None: they have numbers only
 
 
 ReadData = Callable[[Any, SiteSettings, RunHead], SiteData]  # of the engine's context, the site and the run
@@ -53,7 +65,8 @@ def own_folder(context: object, site: SiteSettings, run: RunHead) -> SiteData:
         raise SettingsError('the site has no data: its settings must name them, as data = "FOLDER"')
     if run.task.data is None or run.task.model is None:
         raise SettingsError("the run names no model and no way to read data: sites must bring functions of their own")
-    dataset = load(run.task.data.model_copy(update={"dataset": str(site.data)}))
+    settings = run.task.data.model_copy(update={"dataset": str(site.data), "corrected_labels": site.corrected_labels})
+    dataset, describe = _rows_of(settings, load(settings), run.task.rows)
     codes = codes_of(dataset.classes, run.classes, site.data)
     inputs, table = (_table_inputs if dataset.table else _images)(dataset, site, run)
     parts = zip(inputs, (dataset.train, dataset.test), strict=True)
@@ -61,7 +74,26 @@ def own_folder(context: object, site: SiteSettings, run: RunHead) -> SiteData:
     channels, height, width = train.x[torch.arange(1)].shape[1:]
     place = (channels, height, width), len(run.classes or dataset.classes), run.task.plan.seed
     net = partial(build_model, run.task.model, *place, device=site.device)
-    return SiteData(train, test, dataset.classes, (channels, height, width), net, table)
+    return SiteData(train, test, dataset.classes, (channels, height, width), net, table, describe)
+
+
+def _rows_of(settings: DataSettings, dataset: Dataset, rows: str) -> tuple[Dataset, Callable[[], SiteRows]]:
+    """The rows to train on, with labels corrected that people read again; and where these rows come from."""
+    from fedpca.data.corrected import corrections_of
+    from fedpca.data.origin import joined, origins
+
+    dataset = corrections_of(settings, dataset).of_all(dataset)
+    if rows == "train":
+        return dataset, lambda: _site_rows(origins(settings, dataset)[0], dataset)
+    dataset, origin = joined(dataset, *origins(settings, dataset), own_numbers=False)
+    return dataset, lambda: _site_rows(origin, dataset)
+
+
+def _site_rows(origin: Origin, dataset: Dataset) -> SiteRows:
+    from fedpca.data.origin import cells_of
+
+    every = np.arange(len(origin.rows))
+    return SiteRows(origin.rows, origin.names, tuple(cells_of(dataset, every)) if dataset.table else ())
 
 
 def codes_of(own: Sequence[str], agreed: Sequence[str], place: Path) -> Labels:
@@ -80,10 +112,29 @@ def own_functions(load_data: LoadData, build_model: BuildModel) -> ReadData:
         from fedpca.data.given import shards_of
 
         train, test = shards_of(load_data(context), "load_data")
+        if run.task.rows == "all" and test:
+            train = _both(train, test)
         shape = tuple(train.x[torch.arange(1)].shape[1:])
         return SiteData(train, test, (), shape, partial(net_of, build_model, shape, site.device))
 
     return read
+
+
+def _both(train: Shard, test: Shard) -> Shard:
+    """All rows of a site, those of its test part last."""
+    from fedpca.data.given import Rows
+
+    first = len(train.y)
+
+    def take(rows: Labels) -> Tensor:
+        picked = torch.from_numpy(rows)
+        late = picked >= first
+        found = train.x[picked.masked_fill(late, 0)]
+        if late.any():
+            found[late] = test.x[picked[late] - first]
+        return found
+
+    return Shard(Rows(take, first + len(test.y)), torch.cat([train.y, test.y]))
 
 
 def net_of(build_model: BuildModel, shape: tuple[int, ...], device: str) -> Net:

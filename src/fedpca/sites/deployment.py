@@ -36,6 +36,10 @@ def _refuse_simulation(experiment: Experiment, source: str) -> None:
         raise SettingsError(
             f"{source}: rare and noise make up sites for a simulation; real ones have data: leave them out"
         )
+    if experiment.data.corrected_labels:
+        raise SettingsError(
+            f"{source}: data.corrected_labels: real sites keep their own corrections: each sets corrected_labels"
+        )
     if experiment.model.backbone or experiment.evaluation.on != "test":
         raise SettingsError(f"{source}: model.backbone and evaluation.on are for simulations: leave them out")
 

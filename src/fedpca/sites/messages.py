@@ -160,7 +160,7 @@ def write_orders(params: Params, orders: Mapping[ClientId, Order], layout: Layou
 
 def read_order(content: Content, layout: Layout) -> tuple[Params, Order]:
     """The global state and the order that a site got."""
-    head = _validate(ORDER_HEAD, content, ORDER)
+    head = validate(ORDER_HEAD, content, ORDER)
     shown = {name: _vector(name, array) for name, array in content.states.get(SHOWN, {}).items()}
     return _params(content, STATE, layout), Order(head.round, head.rounds, head.verdict, shown)
 
@@ -179,7 +179,7 @@ def write_report(report: Report) -> Content:
 
 def read_report(content: Content) -> Report:
     """The report that a site sent."""
-    return _validate(REPORT_VALUES, content, NUMBERS)
+    return validate(REPORT_VALUES, content, NUMBERS)
 
 
 def write_update(update: Update, layout: Layout) -> Content:
@@ -191,7 +191,7 @@ def write_update(update: Update, layout: Layout) -> Content:
 
 def read_update(content: Content, layout: Layout) -> Update:
     """The update that a site sent."""
-    head = _validate(UPDATE_HEAD, content, UPDATE)
+    head = validate(UPDATE_HEAD, content, UPDATE)
     params = _params(content, STATE, layout) if STATE in content.states else None
     return Update(params, head.size, head.reliability, read_report(content))
 
@@ -214,7 +214,7 @@ def write_run(
 
 def read_run(content: Content) -> RunHead:
     """Which run a message belongs to."""
-    return _validate(RUN_HEAD, content, RUN)
+    return validate(RUN_HEAD, content, RUN)
 
 
 def write_site(site: SiteHead) -> Content:
@@ -224,7 +224,7 @@ def write_site(site: SiteHead) -> Content:
 
 def read_site(content: Content) -> SiteHead:
     """Who answered."""
-    return _validate(SITE_HEAD, content, SITE)
+    return validate(SITE_HEAD, content, SITE)
 
 
 def write_evaluation(metrics: Mapping[str, float] | None) -> Content:
@@ -236,7 +236,7 @@ def read_evaluation(content: Content, metrics: Collection[str]) -> dict[str, flo
     """How the global model does at a site, by each of these metrics, if it said so."""
     if EVALUATION not in content.tables:
         return None
-    evaluation = _validate(METRIC_VALUES, content, EVALUATION)
+    evaluation = validate(METRIC_VALUES, content, EVALUATION)
     if evaluation.keys() != set(metrics):
         raise WireError(f"{EVALUATION!r} must have {', '.join(metrics)}, got {', '.join(evaluation):.80}")
     return evaluation
@@ -260,7 +260,7 @@ def _arrays(params: Params, layout: Layout) -> Arrays:
     return {name: tensor.numpy() for name, tensor in layout.named(params).items()}
 
 
-def _validate(kind: TypeAdapter[Value], content: Content, name: str) -> Value:
+def validate(kind: TypeAdapter[Value], content: Content, name: str) -> Value:
     """A table of the types that it must have; an error names the first value that is not.
 
     Texts of errors quote what arrived, but no more than a line of it.

@@ -50,7 +50,7 @@ def serve(engine: Engine, experiment: Experiment, deployment: Deployment, log: L
         session = Session(run, task_of(cell.settings), deployment)
         roster = Roster(engine, session, log, agreement)
         agreement = meet(roster)
-        params, layout = _model(experiment, agreement)
+        params, layout = first_model(experiment, agreement, experiment.seeds[0])
         writer = RunWriter(cell, layout)
         server = _first_server(writer, roster, agreement, Server(params))
         clients = SiteClients(roster, agreement, layout, partial(is_tested, cell.settings))
@@ -164,14 +164,14 @@ def _line(server: Server, clients: SiteClients) -> RoundLine:
     return with_estimates(line, server)
 
 
-def _model(experiment: Experiment, agreement: Agreement) -> tuple[Params, Layout]:
+def first_model(experiment: Experiment, agreement: Agreement, seed: int) -> tuple[Params, Layout]:
     """The state that a fresh run begins with, and its names."""
     if not agreement.classes:
         raise RunError("the sites name no classes: set deploy.classes, or start the run from FedPCA(...).start")
     if agreement.table:
         require_table_settings(experiment, "what the sites have")
     channels, height, width = agreement.shape
-    place = (channels, height, width), len(agreement.classes), experiment.seeds[0]
+    place = (channels, height, width), len(agreement.classes), seed
     net = build_model(experiment.model, *place, weights_of(experiment.model))
     return params_of(net), layout_of(net.module)
 

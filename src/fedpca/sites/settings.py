@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from fedpca.auditing.options import AuditOptions
 from fedpca.settings.base import Count, Device, Names, NonNegative, Positive, Settings
 
 SITE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$"  # a file's name, a log's prefix and a setting's value
@@ -19,6 +20,12 @@ class ReportPrivacy(Settings):
 
     clip: Positive | None = None  # the largest amount that a number may have
     noise: NonNegative = 0.0  # deviation of the normal noise that is added to each number
+
+
+class AuditTelling(Settings):
+    """What a site tells when its labels are audited."""
+
+    tell: Literal["all", "rate"] = "all"  # how many of its labels are taken for which; or only how many are doubtful
 
 
 class Deployment(Settings):
@@ -34,6 +41,7 @@ class Deployment(Settings):
     exchange: Literal["two", "one"] = "two"  # report, then training; or both at once, judged by the last reports
     classes: Names = ()  # in the order of the model's outputs; if not given, all that the first sites have
     privacy: ReportPrivacy = ReportPrivacy()
+    audit: AuditOptions | None = None  # the sites' labels are audited in place of training a model
 
     @model_validator(mode="after")
     def _check_quorum(self) -> Deployment:
@@ -60,6 +68,8 @@ class SiteSettings(Settings):
     device: Device = "cpu"
     threads: Count = 1  # of PyTorch; only one gives the bits of a simulation
     privacy: ReportPrivacy | None = None  # in place of what the server asks for
+    audit: AuditTelling = AuditTelling()
+    corrected_labels: Path | None = None  # labels that people read again: a corrected.csv, or a folder that has one
     sums: bool = True  # tells the sums of its table when it joins; else numbers are standardised without its rows
 
     @property

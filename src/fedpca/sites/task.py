@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fedpca.auditing.options import WhichRows
 from fedpca.core import Method
 from fedpca.methods.compose import compose
 from fedpca.methods.define import Plan
@@ -19,6 +20,7 @@ class Task(Settings):
     accuracy: str  # see `runs.metrics.recorded_metrics`
     data: DataSettings | None = None  # how a site reads its own folder; None where it has functions of its own
     model: ModelSettings | None = None  # the same
+    rows: WhichRows = "train"  # that sites train on; an audit judges their test rows too
 
     def build(self, exchange: str) -> Method:
         """The method, in one exchange a round if asked for."""
