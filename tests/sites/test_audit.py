@@ -188,6 +188,23 @@ def test_who_is_not_there_to_be_judged_is_named_and_one_that_comes_back_is_judge
     assert "essen" in (tmp_path / "runs/audit/page.html").read_text()
 
 
+def test_a_round_without_a_quorum_is_played_again_when_the_sites_are_back(folder: Path, tmp_path: Path):
+    whole = audited(engine_of(folder, tmp_path / "whole", []), tmp_path / "whole")
+    engine, said = engine_of(folder, tmp_path, []), list[str]()
+    answers = dict(engine.answers)
+
+    def once_unplugged(number: int, kind: str, content: Content) -> Content | Failure:
+        is_time = any("fold 1/3, round 2/4" in line for line in said[-1:])  # until the server says that it waits
+        return (
+            Failure("it went offline") if kind == "train" and number < 4 and is_time else answers[number](kind, content)
+        )
+
+    engine.answers = {number: partial(once_unplugged, number) for number in answers}
+    record = audited(engine, tmp_path, said.append)
+    assert record["clients"] == whole["clients"]
+    assert any("the quorum is 3" in line and line.endswith("waiting for them") for line in said)
+
+
 def test_an_audit_that_is_stopped_goes_on_to_the_same_numbers(folder: Path, tmp_path: Path):
     whole = audited(engine_of(folder, tmp_path / "whole", []), tmp_path / "whole")
     engine = engine_of(folder, tmp_path, [])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ from fedpca.sites.clients import SiteClients
 from fedpca.sites.encoding import read_encoding, write_encoding
 from fedpca.sites.engine import Engine
 from fedpca.sites.roster import Log, Roster
-from fedpca.sites.run import first_model, meet, play_with_quorum
+from fedpca.sites.run import QuorumError, first_model, meet, play_with_quorum
 from fedpca.sites.session import Session
 from fedpca.sites.settings import Deployment
 from fedpca.sites.task import Task
@@ -155,13 +155,28 @@ def _train(audit: SiteAudit, fold: Fold, name: str) -> Server:
         server = load_checkpoint(fold.folder).server
         log(f"{name}: going on after round {server.round}")
     began, first = time.monotonic(), server.round
-    for played in play_with_quorum(clients, server):
+    for played in _rounds(clients, server, fold.others, rounds):
         server = played
         save_checkpoint(fold.folder, server, {})
         left = (rounds - server.round) * (time.monotonic() - began) / (server.round - first)
         text = f"{name}, round {server.round}/{rounds}, about {left / 60:.0f} min left of this fold"
         log(text + "".join(f", without {site} ({why})" for site, why in server.left_out.items()))
     return server
+
+
+def _rounds(clients: SiteClients, server: Server, sites: Collection[ClientId], rounds: int) -> Iterator[Server]:
+    """The server after each round; one with too few answers is played again when its sites are back."""
+    roster = clients.roster
+    while server.round < rounds:
+        try:
+            for played in play_with_quorum(clients, server):
+                server = played
+                yield server
+        except QuorumError as error:
+            roster.log(f"{error}; waiting for them")
+            if not roster.wait_for(sites):
+                raise
+            clients.renew()
 
 
 def _record(audit: SiteAudit, found: Estimates, missing: Sequence[NotTested]) -> Record:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from fedpca.core import ClientId, Failure
@@ -67,6 +67,14 @@ class Roster:
             )
         if len(self.nodes) < count:
             self.log(f"{len(self.nodes)} of {count} sites joined within {wait:g} s; beginning without the others")
+
+    def wait_for(self, sites: Collection[ClientId]) -> bool:
+        """Waits until all of these are there, as long as for sites at the beginning; whether they are."""
+        end = time.monotonic() + self.session.deployment.wait
+        while not (there := all(site in self.nodes for site in sites)) and time.monotonic() < end:
+            time.sleep(POLL)
+            self.refresh()
+        return there
 
     def require(self, agreement: Agreement) -> None:
         """Turns away who does not fit what was agreed on; too few that fit are an error."""

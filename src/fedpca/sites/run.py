@@ -35,6 +35,10 @@ from fedpca.sites.session import Session
 from fedpca.sites.settings import Deployment
 
 
+class QuorumError(RunError):
+    """Too few sites answered in a round."""
+
+
 def serve(engine: Engine, experiment: Experiment, deployment: Deployment, log: Log = print) -> Path:
     """Plays a run with the sites that join, and leaves a complete run folder, whose path is returned."""
     torch.set_num_threads(1)
@@ -79,7 +83,7 @@ def play_with_quorum(clients: SiteClients, start: Server) -> Iterator[Server]:
 def _require_quorum(server: Server, asked: Sequence[ClientId], quorum: int) -> None:
     missing = [f"{site}: {server.left_out[site]}" for site in asked if site in server.left_out]
     if len(asked) - len(missing) < quorum:
-        raise RunError(
+        raise QuorumError(
             f"round {server.round}: {len(asked) - len(missing)} of {len(asked)} sites answered, the quorum is {quorum} "
             f"({'; '.join(missing)}). The run stands at round {server.round - 1}: start it again when they are back"
         )
