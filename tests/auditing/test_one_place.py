@@ -15,6 +15,7 @@ from fedpca.auditing.data import audit_data
 from fedpca.auditing.folds import folds_of
 from fedpca.auditing.one_place import audit_source, net_maker
 from fedpca.auditing.options import AuditOptions
+from fedpca.auditing.review import review_site
 from fedpca.auditing.run import cross_fit
 from fedpca.auditing.suspects import read_suspects, with_reviews, write_suspects
 from fedpca.errors import DataError, RunError, SettingsError
@@ -193,3 +194,65 @@ def test_python_data_are_numbered_by_their_own_index(tmp_path: Path):
     assert audit.record["clients"][0]["why_no_interval"]
     with pytest.raises(ValueError, match="there is no client 'c9'"):
         audit.suspects("c9")
+
+
+def test_a_site_with_noisy_images_and_right_labels_is_not_judged_mislabeled(tmp_path: Path):
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    images = (x / 16).astype("float32").reshape(-1, 1, 8, 8)
+    rng = np.random.default_rng(0)
+    clients = {f"site {i}": (images[i::8], y[i::8].copy()) for i in range(8)}
+    noisy = images[2::8] + rng.normal(0, 0.45, images[2::8].shape).astype("float32")
+    clients["site 2"] = (noisy.clip(0, 1), y[2::8])
+    given = clients["site 5"][1]
+    given[::2] = (given[::2] + 3) % 10
+    found = fedpca.audit(clients, "mlp", training={"lr": 0.1, "batch": 16}, out=tmp_path, progress=False)
+    entries = {own["client"]: own for own in found.record["clients"]}
+    assert found.mislabeled == ["site 5"]
+    assert entries["site 2"]["verdict"] == "cannot tell"
+    assert "less sure of its images" in entries["site 2"]["reason"]
+    assert entries["site 2"]["low"] == 0.0  # its labels may all be right
+    assert "may be there by chance" in entries["site 2"]["list_warning"]
+    assert entries["site 5"]["list_warning"] is None
+    assert found.record["reference"]["clients"] == 6
+
+
+def test_options_of_an_experiment_are_refused_with_those_of_an_audit(lake: Path, tmp_path: Path):
+    with pytest.raises(SettingsError, match="its own is --rounds"):
+        audit_source([str(lake)], None, ["rounds=3"], OPTIONS, tmp_path / "out")
+
+
+def test_a_folder_of_folders_is_told_to_name_each_as_a_site(tmp_path: Path):
+    for name in ("bonn", "graz"):
+        (tmp_path / "all" / name).mkdir(parents=True)
+        (tmp_path / "all" / name / "own.csv").write_text("a,label\n1,0\n2,1\n")
+    with pytest.raises((DataError, SettingsError), match=r"fedpca audit .*all/bonn .*all/graz"):
+        audit_source([str(tmp_path / "all")], None, (), OPTIONS, tmp_path / "out")
+
+
+def test_an_audit_of_corrected_labels_keeps_what_was_read_and_corrected(lake: Path, tmp_path: Path):
+    out, options = tmp_path / "audit", OPTIONS.model_copy(update={"rounds": 2})
+    audit_source([str(lake)], "site", (), options, out)
+    path = out / "site1" / "suspects.csv"
+    first, second = [own for own in read_suspects(path) if own.given == "ill"][:2]
+    write_suspects(path, with_reviews(read_suspects(path), {first.row: "well"}))
+    corrected, _ = review_site(out / "site1")
+    assert corrected.read_text().splitlines()[1:] == [f"{first.row},,ill,well"]
+    changes = [f"data.corrected_labels={corrected}"]
+    again = options.model_copy(update={"seed": 1})
+    (out / "work").rename(tmp_path / "earlier work")
+    audit_source([str(lake)], "site", changes, again, out)
+    rows = {own.row: own for own in read_suspects(path)}
+    assert (rows[first.row].given, rows[first.row].reviewed) == ("well", "well")
+    write_suspects(path, with_reviews(list(rows.values()), {second.row: "well"}))
+    review_site(out / "site1")
+    expected = sorted([first.row, second.row])
+    assert corrected.read_text().splitlines()[1:] == [f"{row},,ill,well" for row in expected]
+
+
+def test_a_review_of_nothing_writes_no_corrections(lake: Path, tmp_path: Path):
+    audit_source([str(lake)], "site", (), OPTIONS.model_copy(update={"rounds": 1}), tmp_path / "audit")
+    path, found = review_site(tmp_path / "audit" / "site1")
+    assert found.read == 0
+    assert not path.exists()

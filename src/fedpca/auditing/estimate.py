@@ -29,6 +29,8 @@ from fedpca.parts.server.wrong_labels import (
 )
 
 MANY = 6  # reference clients, from which on their spread is read from the middle ones: one liar does not change it
+MAX_UNFAMILIAR = 0.1  # share by which the models may be less sure of a client's images than of the reference's
+UNLIKE = "the models are less sure of its images than of others': more of its list may be there by chance"
 MAD = 1.4826  # times the median deviation is the standard deviation, of normal numbers
 
 
@@ -39,6 +41,15 @@ class ReferenceLevel:
     clients: tuple[ClientId, ...]
     base: float
     spread: float
+    certainty: float  # of the models' predictions of their images
+
+    def unfamiliar(self, summary: Summary) -> float:
+        """By which share the models are less sure of a client's images than of these clients'; needs no labels.
+
+        Wrong labels cannot lower this, since the models never saw them. Images unlike the others' do: there the models
+        err, and labels that are right contradict them.
+        """
+        return max(0.0, 1 - summary.numbers.get("certainty", 0.0) / max(self.certainty, 1e-9))
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,7 @@ class ClientEstimate:
     why_no_interval: str | None = None
     confused: tuple[Confusion, ...] | None = None  # None: the client tells its rate alone, or nothing to compare with
     told: Tell = "all"
+    list_warning: str | None = None  # why more of its list may be there by chance than was asked for
 
 
 @dataclass(frozen=True)
@@ -91,16 +103,20 @@ def estimate(summaries: Mapping[ClientId, Summary]) -> Estimates:
 def _reference_level(
     summaries: Mapping[ClientId, Summary], two: Mapping[ClientId, tuple[Excess, Excess]], settings: AutoSettings
 ) -> ReferenceLevel | None:
-    """The clients that neither measure shows to be above the others; three at least."""
-    clear = [c for c, own in two.items() if any(one.share + INTERVAL * one.error < settings.max_unseen for one in own)]
+    """The clients that neither measure shows to be above the others, and whose images are like most; three at least."""
     others = [c for c, own in two.items() if not _is_mislabeled(own, settings)]
+    clear = [c for c in others if any(one.share + INTERVAL * one.error < settings.max_unseen for one in two[c])]
     chosen = clear if len(clear) >= MIN_TO_COMPARE else others
     if len(chosen) < MIN_TO_COMPARE:
         return None
+    certainties = {c: summaries[c].numbers.get("certainty", 0.0) for c in chosen}
+    certainty = median_low(certainties.values())
+    alike = [c for c in chosen if certainties[c] >= (1 - MAX_UNFAMILIAR) * certainty]
+    chosen = alike if len(alike) >= MIN_TO_COMPARE else chosen
     levels = [summaries[c].numbers.get("off_diagonal", 0.0) for c in chosen]
     base = median_low(levels)
     spread = MAD * median_high([abs(own - base) for own in levels]) if len(levels) >= MANY else stdev(levels)
-    return ReferenceLevel(tuple(chosen), base, spread)
+    return ReferenceLevel(tuple(chosen), base, spread, certainty)
 
 
 def _is_mislabeled(measures: Sequence[Excess], settings: AutoSettings) -> bool:
@@ -137,32 +153,50 @@ def _judge(
         return _untold(summary, "its predictions do not vary, or it told numbers that cannot be")
     if others < MIN_TO_COMPARE:
         return _untold(summary, f"there are {others} clients to compare with, and three are needed")
-    joint = by_joint(summary, reference)
-    measures = (joint, *two)
-    verdict = _verdict(joint, two, settings)
-    middle = joint.share if verdict == "mislabeled" else min(one.share for one in measures)  # what all of them show
-    low = joint.share - INTERVAL * joint.error
-    low = low if verdict == "mislabeled" else min(low, *(one.share - INTERVAL * one.error for one in two))
-    high = max(joint.share, middle) + INTERVAL * joint.error
-    share = min(1.0, max(0.0, middle))
-    top = 1 - (1 - min(1.0, max(0.0, high))) * (1 - reference.base)  # all might share what the reference shows
-    reason = _reason(verdict, share, joint, settings)
-    return ClientEstimate(summary.images, verdict, reason, share, min(share, max(0.0, low)), max(share, top))
+    joint, unfamiliar = by_joint(summary, reference), reference.unfamiliar(summary)
+    verdict = _verdict(joint, two, unfamiliar, settings)
+    share, low, high = _interval(verdict, joint, two, unfamiliar)
+    top = 1 - (1 - high) * (1 - reference.base)  # all might share what the reference shows
+    reason = _reason(verdict, share, joint, unfamiliar, settings)
+    warning = UNLIKE if unfamiliar > MAX_UNFAMILIAR else None
+    return ClientEstimate(
+        summary.images, verdict, reason, share, min(share, low), max(share, top), list_warning=warning
+    )
 
 
-def _verdict(joint: Excess, two: Sequence[Excess], settings: AutoSettings) -> Answer:
-    """Mislabeled by all three measures; not so if the joint, which gives the interval, and another one rule it out."""
-    if _is_mislabeled((joint, *two), settings):
+def _interval(verdict: Answer, joint: Excess, two: Sequence[Excess], unfamiliar: float) -> tuple[float, float, float]:
+    """The share and the ends of its interval, each from 0 to 1; the lower end leaves out what unlike images explain.
+
+    Of a client that is judged mislabeled the joint says how much; of others only what all measures show counts.
+    """
+    sure = verdict == "mislabeled"
+    measures = (joint,) if sure else (joint, *two)
+    middle = joint.share if sure else min(one.share for one in measures) - unfamiliar
+    low = min(one.share - INTERVAL * one.error for one in measures) - unfamiliar
+    ends = (middle, low, max(joint.share, middle) + INTERVAL * joint.error)
+    share, bottom, top = (min(1.0, max(0.0, end)) for end in ends)
+    return share, bottom, top
+
+
+def _verdict(joint: Excess, two: Sequence[Excess], unfamiliar: float, settings: AutoSettings) -> Answer:
+    """Mislabeled by all three measures; not so if the joint, which gives the interval, and another one rule it out.
+
+    Nobody is judged mislabeled for what images that the models do not know explain as well.
+    """
+    if _is_mislabeled((joint, *two), settings) and joint.share - unfamiliar >= settings.share:
         return "mislabeled"
     ruled_out = [one.share + INTERVAL * one.error < settings.max_unseen for one in (joint, *two)]
     return "not mislabeled" if ruled_out[0] and any(ruled_out[1:]) else "cannot tell"
 
 
-def _reason(verdict: Answer, share: float, joint: Excess, settings: AutoSettings) -> str:
+def _reason(verdict: Answer, share: float, joint: Excess, unfamiliar: float, settings: AutoSettings) -> str:
     if verdict == "mislabeled":
-        return f"about {share:.0%} of its labels contradict what models learned from the other clients"
+        return f"about {100 * share:.0f} % of its labels contradict what models learned from the other clients"
     if verdict == "not mislabeled":
-        return f"its labels go with the models of the other clients; {settings.max_unseen:.0%} wrong would have shown"
+        seen = f"{100 * settings.max_unseen:.0f} % wrong would have shown"
+        return f"its labels go with the models of the other clients; {seen}"
+    if unfamiliar > MAX_UNFAMILIAR:
+        return "the models are less sure of its images than of others', which may be why its labels contradict them"
     if joint.error * INTERVAL > settings.max_unseen:
         return "too few images, or the other clients differ too much among themselves, to say"
     return "its labels go less well with the models than others', but wrong labels are not the only explanation"

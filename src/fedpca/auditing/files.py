@@ -106,7 +106,8 @@ def _with_earlier_reviews(path: Path, suspects: Sequence[Suspect]) -> Sequence[S
         return suspects
     before = {own.row: own for own in read_suspects(path) if own.reviewed}
     given = {own.row: own.given for own in suspects}
-    if lost := [row for row, own in before.items() if given.get(row) != own.given]:
+    corrected = {row for row, own in before.items() if given.get(row) == own.reviewed}  # since then, in the data
+    if lost := [row for row, own in before.items() if row not in corrected and given.get(row) != own.given]:
         raise DataError(
             f"{path} has reviewed rows that are not those of this audit (row {lost[0]}): move it away, or choose "
             "another --out"

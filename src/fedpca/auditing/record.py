@@ -12,6 +12,7 @@ from fedpca.auditing.options import AuditOptions
 from fedpca.core import ClientId
 
 VERSION = 1
+ONE_PLACE = "in one place"  # where no engine carried anything between sites
 Record = dict[str, Any]
 NotTested = tuple[ClientId | None, str, str]  # client or all, what, why
 SHARED = (None, "wrong labels that most clients share", "the models learn them as right: every share is an at least")
@@ -22,7 +23,7 @@ def audit_record(
     options: AuditOptions,
     classes: Sequence[str],
     suspects: Mapping[ClientId, int | None],
-    engine: str = "in one place",
+    engine: str = ONE_PLACE,
     judged: str = "all",
     not_tested: Sequence[NotTested] = (),
 ) -> Record:
@@ -79,6 +80,7 @@ def client_entry(client: ClientId, own: ClientEstimate, classes: Sequence[str], 
             for pair in confused
         ],
         "told": own.told,
+        "list_warning": own.list_warning,
     }
 
 

@@ -12,7 +12,7 @@ from statistics import fmean, variance
 
 from fedpca.atomic import write_whole
 from fedpca.auditing.files import read_site
-from fedpca.auditing.suspects import FILE, Suspect, plain_cell, read_suspects
+from fedpca.auditing.suspects import FILE, Suspect, cell_text, plain_cell, read_suspects
 from fedpca.data.corrected import COLUMNS
 from fedpca.data.corrected import FILE as CORRECTED
 from fedpca.errors import DataError, nearest
@@ -53,7 +53,8 @@ def review_site(folder: Path, reader_error: float = 0.0) -> tuple[Path, Review]:
     place, about = read_site(folder)
     suspects = read_suspects(place / FILE)
     found = review_of(suspects, about["classes"], reader_error, str(place / FILE))
-    write_corrected(place / CORRECTED, suspects)
+    if found.read:
+        write_corrected(place / CORRECTED, suspects)
     return place / CORRECTED, found
 
 
@@ -170,11 +171,30 @@ def corrected_for_readers(rate: Rate, error: float) -> Rate:
 
 
 def write_corrected(path: Path, suspects: Sequence[Suspect]) -> None:
-    """Writes the labels that were changed, in the order of their rows: what `data.corrected_labels` takes."""
+    """Writes the labels that were changed, in the order of their rows: what `data.corrected_labels` takes.
+
+    Corrections that the audited data had already, from an earlier review, stay in the file.
+    """
+    earlier = _earlier(path)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for own in sorted(suspects, key=lambda own: own.row):
-        if own.reviewed and own.reviewed != own.given:
-            writer.writerow([plain_cell(cell) for cell in (own.row, own.path, own.given, own.reviewed)])
+        before = earlier.get(own.row, ("", ""))
+        first = before[0] if before[1] == own.given else own.given  # what the data have without any correction
+        label = own.reviewed or own.given
+        if label != first:
+            writer.writerow([plain_cell(cell) for cell in (own.row, own.path, first, label)])
     write_whole(path, text.getvalue())
+
+
+def _earlier(path: Path) -> dict[int, tuple[str, str]]:
+    """The corrections in a file that is there: what each label was, and what it is now, by row."""
+    if not path.exists():
+        return {}
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = list(csv.DictReader(file))
+    try:
+        return {int(row["row"]): (cell_text(row["given_label"]), cell_text(row["label"])) for row in rows}
+    except (KeyError, TypeError, ValueError):
+        raise DataError(f"{path} must have the columns {', '.join(COLUMNS)}: move it away") from None

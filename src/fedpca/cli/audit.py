@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fedpca.auditing.options import AuditOptions
     from fedpca.auditing.record import Record
     from fedpca.auditing.review import Review
+    from fedpca.auditing.suspects import Suspect
 
 DEFAULT = "data"  # the command that a word which is no command belongs to
 
@@ -153,16 +154,23 @@ def show_site(folder: Path) -> None:
     suspects = read_suspects(place / FILE)
     print(f"{about['client']}: {about['verdict']}: {about['reason']}")
     print(f"wrong labels: {_share(about)}" + (f"; {about['why_no_interval']}" if about["why_no_interval"] else ""))
-    listed = [own for own in suspects if own.is_issue]
-    print(
-        f"{len(listed)} of {len(suspects)} labels are on the list, of which {about['fdr']:.0%} may be there by chance"
-    )
+    _show_list([own for own in suspects if own.is_issue], len(suspects), about)
+    print(f"\nall rows: {place / FILE}; to look at: {place / 'sheet.html'}")
+    print(f"to read labels again: fedpca audit review {place} --page")
+
+
+def _show_list(listed: list[Suspect], rows: int, about: Record) -> None:
+    """Prints the first rows of a site's list, if it has any."""
+    if not listed:
+        print(f"no single one of its {rows} labels stands out at the chosen level")
+        return
+    print(f"{len(listed)} of {rows} labels are on the list, of which {about['fdr']:.0%} may be there by chance")
+    if about.get("list_warning"):
+        print(f"beware: {about['list_warning']}")
     print(f"\n{'row':>7}  {'score':>7}  {'p value':>8}  given -> likely  path")
     for own in listed[:20]:
-        print(
-            f"{own.row:>7}  {own.score:>7.4f}  {own.p_value:>8.4f}  {own.given} -> {own.predicted}  {own.path}".rstrip()
-        )
-    print(f"\nall rows: {place / FILE}; to look at: {place / 'sheet.html'}; to read again: fedpca audit review {place}")
+        line = f"{own.row:>7}  {own.score:>7.4f}  {own.p_value:>8.4f}  {own.given} -> {own.predicted}  {own.path}"
+        print(line.rstrip())
 
 
 @app.command()
@@ -183,7 +191,9 @@ def review(
 
     path, found = review_site(site, reader_error)
     show_review(found)
-    print(f"corrected labels: {path}; train with them: --set data.corrected_labels={path}")
+    if path.exists():
+        print(f"corrected labels: {path}; train with them: --set data.corrected_labels={path}")
+        print(f"at a real site: fedpca deploy client … --set corrected_labels={path}")
 
 
 def _serve_page(site: Path, port: int) -> None:

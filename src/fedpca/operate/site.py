@@ -115,7 +115,10 @@ def _node_settings(options: SiteOptions) -> Path:
     path, store = (options.state.resolve() / name for name in ("node.toml", "store"))
     store.mkdir(exist_ok=True)
     own = {"site": options.site, "data": str(options.data.resolve()), "store": str(store)}
-    write_whole(path, tomli_w.dumps({**options.changes, **own}))
+    changes = dict(options.changes)
+    if "corrected_labels" in changes:  # the node runs in a folder of Flower's
+        changes["corrected_labels"] = str(Path(str(changes["corrected_labels"])).resolve())
+    write_whole(path, tomli_w.dumps({**changes, **own}))
     return path
 
 

@@ -54,6 +54,7 @@ class Entry(BaseModel):
     suspects: None
     confused: list[Pair] | None
     told: Tell
+    list_warning: Text | None
 
 
 class Head(BaseModel):

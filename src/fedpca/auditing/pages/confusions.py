@@ -20,7 +20,8 @@ def confusions(audit: Mapping[str, Any]) -> str:
     first = _cards(judged(entries, MISLABELED), largest)
     others = _cards([*judged(entries, UNKNOWN), *judged(entries, INNOCENT)], largest)
     opened = "" if first else " open"
-    more = f"<details{opened}><summary>All other clients</summary>{others}</details>" if others else ""
+    head = "All other clients" if first else "Clients that are not judged mislabeled"
+    more = f"<details{opened}><summary>{head}</summary>{others}</details>" if others else ""
     nothing = "" if first or others else "<p>No client told which of its classes are confused.</p>"
     return f"{first}{more}{nothing}{_silent(entries)}"
 

@@ -13,6 +13,7 @@ from fedpca.auditing.pages.words import (
     MISLABELED,
     UNKNOWN,
     Entry,
+    called,
     has_interval,
     how_many_words,
     how_sure_words,
@@ -25,8 +26,9 @@ from fedpca.auditing.pages.words import (
     who_words,
     without_answer,
 )
+from fedpca.auditing.record import ONE_PLACE
 from fedpca.results.page.frame import asset, fill
-from fedpca.results.page.words import capital, enumeration, non_breaking, plural, quantity
+from fedpca.results.page.words import capital, non_breaking, plural, quantity
 
 HEADS = ("client", "verdict", "share of wrong labels", "95 % interval", "labels", "why")
 CLASSES = {"verdict": "answer", "share of wrong labels": "estimate", "95 % interval": "interval-of", "labels": "number"}
@@ -71,10 +73,12 @@ def _full_stop(text: str) -> str:
 
 def _next_words(entries: Sequence[Entry]) -> str:
     accused = names_of(judged(entries, MISLABELED))
+    if len(judged(entries, UNKNOWN)) == len(entries):
+        return "What could not be tested stands above. Only re-reading a random sample tells, at each site."
     if not accused:
         return "Nothing must be done; what could not be tested stands above."
     each = plural(accused, "it", "each of them")
-    return f"Talk to {enumeration(accused)}, and have {each} re-read its random sample before anything else is decided."
+    return f"Talk to {called(accused)}, and have {each} re-read its random sample before anything else is decided."
 
 
 def _counts(entries: Sequence[Entry]) -> str:
@@ -115,7 +119,8 @@ def _column(head: str) -> str:
 
 
 def _row(client: Entry, end: float, spread: float) -> str:
-    share = "–" if client.get("share") is None else share_words(client["share"])
+    is_known = client.get("share") is not None and client["verdict"] != UNKNOWN
+    share = share_words(client["share"]) if is_known else "–"
     interval = (
         interval_words(client) if has_interval(client) else f"none: {client.get('why_no_interval') or 'not told'}"
     )
@@ -135,12 +140,14 @@ def _steps(audit: Mapping[str, Any]) -> dict[str, str]:
     accused, unknown = (names_of(judged(audit["clients"], verdict)) for verdict in (MISLABELED, UNKNOWN))
     sample = quantity(int(audit.get("sample") or 0), "random label")
     review = f"{command('fedpca audit review SITE --page')} shows them one after another, at the site"
+    files = "<code>sheet.html</code> and <code>suspects.csv</code>"
     return {
-        "Tell the sites.": "Each has its own <code>sheet.html</code> and <code>suspects.csv</code>, which you have not "
-        "seen and need not see.",
-        f"Have {enumeration(accused)} re-read.": f"{sample} each, then the list of suspects: {review}. Only then it is "
+        "Tell the sites.": f"Hand each its own folder, with {files}, and to nobody else: it holds rows and images."
+        if _in_one_place(audit)
+        else f"Each has its own {files}, which you have not seen and need not see.",
+        f"Have {called(accused)} re-read.": f"{sample} each, then the list of suspects: {review}. Only then it is "
         "known how many labels are wrong, whoever is right: the model or the site." * bool(accused),
-        f"Decide on {enumeration(unknown)}.": (
+        f"Decide on {called(unknown)}.": (
             "More labels, more clients or the same re-reading can tell; until then they count as innocent."
             * bool(unknown)
         ),
@@ -165,5 +172,11 @@ def _meaning(audit: Mapping[str, Any]) -> dict[str, str]:
         "How it was made": f"Each client was judged by models that never saw its labels ({audit['folds']} folds over "
         f"clients, {quantity(audit['rounds'], 'round')} of {audit['method']}, {rows}). At most "
         f"{share_words(audit['fdr'])} of a site's list of suspects should be false.",
-        "What left the sites": "Numbers, intervals and small tables of classes; no image, no row, no single label.",
+        "What left the sites": "The data lay in one place: nothing had to leave a site for this audit."
+        if _in_one_place(audit)
+        else "Numbers, intervals and small tables of classes; no image, no row, no single label.",
     }
+
+
+def _in_one_place(audit: Mapping[str, Any]) -> bool:
+    return bool(audit["engine"] == ONE_PLACE)

@@ -107,6 +107,8 @@ def _list_words(site: Entry, suspects: Sequence[object]) -> str:
         return "The list is empty: no single label stands out at the chosen level."
     shown = min(len(suspects), MAX_SHOWN)
     first = f" Shown are the first {shown}; suspects.csv has all." if shown < len(suspects) else ""
+    if site.get("list_warning"):
+        first += f" Beware: {site['list_warning']}."
     false = f"about {share_words(site['fdr'])} of them, {_false_alarms(site, len(suspects))}, may be right after all"
     return f"{quantity(len(suspects), 'label')} to look at, the most doubtful first; {false}.{first}"
 

@@ -55,6 +55,12 @@ def names_of(entries: Iterable[Entry]) -> list[str]:
     return [str(client["client"]) for client in entries]
 
 
+def called(names: Sequence[str], most: int | None = None) -> str:
+    """Names in a sentence; those that are only numbers as clients 4 and 7."""
+    listed = enumeration(names, most) if most else enumeration(names)
+    return f"{plural(names, 'client', 'clients')} {listed}" if all(name.isdecimal() for name in names) else listed
+
+
 def who_words(audit: Mapping[str, Any]) -> str:
     """Who is judged mislabeled, in one sentence."""
     everybody = audit["clients"]
@@ -62,7 +68,7 @@ def who_words(audit: Mapping[str, Any]) -> str:
     of_all = f"of the {quantity(len(everybody), 'client')}"
     if accused:
         verb = plural(names_of(accused), "is", "are")
-        return f"{len(accused)} {of_all} {verb} judged mislabeled: {enumeration(names_of(accused))}."
+        return f"{len(accused)} {of_all} {verb} judged mislabeled: {called(names_of(accused))}."
     if len(unknown) == len(everybody):
         return f"It cannot be told of any {of_all} whether its labels are wrong."
     told = " Of some it cannot be told." if unknown else ""
@@ -73,8 +79,8 @@ def how_many_words(audit: Mapping[str, Any]) -> str:
     """How many labels are wrong of those judged mislabeled; else the largest estimate there is."""
     accused = judged(audit["clients"], MISLABELED)
     if not accused:
-        return largest_words(judged(audit["clients"], INNOCENT))
-    said = [f"{client['client']} {estimate_words(client)}" for client in accused[:MAX_ESTIMATES]]
+        return largest_words(judged(audit["clients"], INNOCENT)) or "Not known of anybody; the table has the intervals."
+    said = [f"{called([client['client']])} {estimate_words(client)}" for client in accused[:MAX_ESTIMATES]]
     others = [f"{quantity(len(accused) - len(said), 'other')} in the table below"] * (len(accused) > len(said))
     return sentence(f"wrong by estimate: {'; '.join([*said, *others])}")
 
@@ -85,7 +91,7 @@ def largest_words(entries: Sequence[Entry]) -> str:
     if not known:
         return ""
     most = known[0]
-    return f"The largest estimate is that of {most['client']}: {estimate_words(most)}."
+    return f"The largest estimate is that of {called([most['client']])}: {estimate_words(most)}."
 
 
 def how_sure_words(audit: Mapping[str, Any]) -> str:
@@ -93,8 +99,7 @@ def how_sure_words(audit: Mapping[str, Any]) -> str:
     unknown = judged(audit["clients"], UNKNOWN)
     said = ["“At least” and “at most” are the ends of the 95 % interval."]
     if unknown:
-        names = enumeration(names_of(unknown), MAX_ESTIMATES)
-        said.append(f"Of {names} it cannot be told, which is no accusation.")
+        said.append(f"Of {called(names_of(unknown), MAX_ESTIMATES)} it cannot be told, which is no accusation.")
     if audit.get("reference"):
         said.append(reference_words(audit["reference"]))
     return " ".join(said)
@@ -105,7 +110,7 @@ def reference_words(reference: Mapping[str, Any]) -> str:
     number, base = quantity(reference["clients"], "reference client"), share_words(reference["base"])
     return (
         f"The {number} vary among themselves by {100 * reference['spread']:.1f} points (standard deviation) around a "
-        f"level of {base}, at which the model disagrees with labels that nobody doubts; that level is subtracted."
+        f"level of {base}, at which the models disagree with their labels; that level is subtracted."
     )
 
 
