@@ -213,7 +213,9 @@ def test_a_site_with_noisy_images_and_right_labels_is_not_judged_mislabeled(tmp_
     assert entries["site 2"]["verdict"] == "cannot tell"
     assert "less sure of its images" in entries["site 2"]["reason"]
     assert entries["site 2"]["low"] == 0.0  # its labels may all be right
-    assert "may be there by chance" in entries["site 2"]["list_warning"]
+    assert "right labels look doubtful too" in entries["site 2"]["list_warning"]
+    assert entries["site 2"]["suspects"] == 0
+    assert "The list is left empty" in next(tmp_path.glob("site_2*/sheet.html")).read_text()
     assert entries["site 5"]["list_warning"] is None
     assert found.record["reference"]["clients"] == 6
 

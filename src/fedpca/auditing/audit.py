@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedpca.atomic import locked
 from fedpca.auditing.data import AuditData
-from fedpca.auditing.estimate import Estimates, estimate
+from fedpca.auditing.estimate import Estimates, draws_list, estimate
 from fedpca.auditing.files import site_folder, write_audit, write_site
 from fedpca.auditing.options import AuditOptions
 from fedpca.auditing.record import Record, audit_record
@@ -63,13 +63,13 @@ def judge_rows(data: AuditData, options: AuditOptions, probs: Probs) -> Audited:
 def _suspects(
     data: AuditData, options: AuditOptions, estimates: Estimates, client: ClientId, probs: Tensor
 ) -> list[Suspect]:
-    rows = data.rows[client].tolist()
+    rows, own = data.rows[client].tolist(), estimates.clients[client]
     found = find_suspects(
         probs,
         data.shards[client].y,
         estimates.calibration,
         data.classes,
-        fdr=options.fdr,
+        fdr=options.fdr if draws_list(own.verdict, own.list_warning) else 0.0,
         sample=options.sample,
         seed=options.seed,
         client=client,

@@ -30,7 +30,7 @@ from fedpca.parts.server.wrong_labels import (
 
 MANY = 6  # reference clients, from which on their spread is read from the middle ones: one liar does not change it
 MAX_UNFAMILIAR = 0.1  # share by which the models may be less sure of a client's images than of the reference's
-UNLIKE = "the models are less sure of its images than of others': more of its list may be there by chance"
+UNLIKE = "the models are less sure of its images than of others', so that right labels look doubtful too"
 MAD = 1.4826  # times the median deviation is the standard deviation, of normal numbers
 
 
@@ -65,7 +65,7 @@ class ClientEstimate:
     why_no_interval: str | None = None
     confused: tuple[Confusion, ...] | None = None  # None: the client tells its rate alone, or nothing to compare with
     told: Tell = "all"
-    list_warning: str | None = None  # why more of its list may be there by chance than was asked for
+    list_warning: str | None = None  # why more right labels may be on its list than was asked for
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,11 @@ class Estimates:
     reference: ReferenceLevel | None
     calibration: Calibration
     not_tested: tuple[tuple[ClientId | None, str, str], ...] = field(default=())  # client or all, what, why
+
+
+def draws_list(verdict: Answer, list_warning: str | None) -> bool:
+    """Whether single rows of a client are listed: not where right labels look doubtful, unless many are wrong."""
+    return list_warning is None or verdict == "mislabeled"
 
 
 def estimate(summaries: Mapping[ClientId, Summary]) -> Estimates:

@@ -136,7 +136,8 @@ def show(record: Record) -> None:
 def _share(own: dict[str, Any]) -> str:
     if own["share"] is None:
         return "cannot be told"
-    return f"{own['share']:.1%} ({own['low']:.1%} to {own['high']:.1%})"
+    share = "-" if own["verdict"] == "cannot tell" else f"{own['share']:.1%}"  # a number would be read as the answer
+    return f"{share} ({own['low']:.1%} to {own['high']:.1%})"
 
 
 def _confused(own: dict[str, Any]) -> str:
@@ -161,6 +162,9 @@ def show_site(folder: Path) -> None:
 
 def _show_list(listed: list[Suspect], rows: int, about: Record) -> None:
     """Prints the first rows of a site's list, if it has any."""
+    if not listed and about.get("list_warning"):
+        print(f"no label is listed: {about['list_warning']}; the random sample tells")
+        return
     if not listed:
         print(f"no single one of its {rows} labels stands out at the chosen level")
         return

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedpca.atomic import write_whole
 from fedpca.auditing.calibration import Calibration
+from fedpca.auditing.estimate import draws_list
 from fedpca.auditing.files import write_site
 from fedpca.auditing.run import judge
 from fedpca.auditing.summary import summarise
@@ -65,7 +66,7 @@ def _suspects(visit: Visit, found: Findings, rows: SiteRows) -> list[Suspect]:
         visit.data.train.y,
         Calibration.from_tables({"calibration": found.calibration}, len(found.about.classes)),
         found.about.classes,
-        fdr=found.about.fdr,
+        fdr=found.about.fdr if draws_list(found.entry.verdict, found.entry.list_warning) else 0.0,
         sample=found.about.sample,
         seed=found.seed,
         client=visit.settings.site,

@@ -103,6 +103,8 @@ def _steps(site: Entry, suspects: Sequence[object]) -> dict[str, str]:
 
 
 def _list_words(site: Entry, suspects: Sequence[object]) -> str:
+    if not suspects and site.get("list_warning"):
+        return f"The list is left empty: {site['list_warning']}. The random sample tells."
     if not suspects:
         return "The list is empty: no single label stands out at the chosen level."
     shown = min(len(suspects), MAX_SHOWN)
