@@ -117,7 +117,7 @@ def _reference_level(
     certainties = {c: summaries[c].numbers.get("certainty", 0.0) for c in chosen}
     certainty = median_low(certainties.values())
     alike = [c for c in chosen if certainties[c] >= (1 - MAX_UNFAMILIAR) * certainty]
-    chosen = alike if len(alike) >= MIN_TO_COMPARE else chosen
+    chosen = alike if len(alike) > MIN_TO_COMPARE else chosen  # each of them is compared with the others
     levels = [summaries[c].numbers.get("off_diagonal", 0.0) for c in chosen]
     base = median_low(levels)
     spread = MAD * median_high([abs(own - base) for own in levels]) if len(levels) >= MANY else stdev(levels)
