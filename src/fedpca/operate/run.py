@@ -23,6 +23,10 @@ APP, PACKED = "pyproject.toml", (".py", ".toml", ".md")  # what an app is made o
 
 def submit_with(app: Path, added: Mapping[str, object], changes: Mapping[str, object], state: Path, log: Log) -> int:
     """The same as `submit` with settings that the app need not have: Flower changes only those that it has."""
+    if not (app / APP).is_file():
+        raise RunError(
+            f"{app} describes no Flower app: it has no {APP}; name a folder such as examples/flower-hospitals"
+        )
     with TemporaryDirectory(prefix="fedpca-") as folder:
         copy = Path(folder) / app.resolve().name
         shutil.copytree(app, copy, ignore=_not_packed)
