@@ -27,6 +27,7 @@ class Scripted:
     ids: list[str]
     answers: dict[str, object] = field(default_factory=dict)
     log: list[tuple[str, str, Order]] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
 
     def report(self, params: Params, orders: Mapping[str, Order]) -> Iterator:
         for client in orders:

@@ -20,7 +20,7 @@ from fedpca.core import (
     Vectors,
     When,
 )
-from fedpca.screening import usable_reports, usable_updates
+from fedpca.screening import Limits, asked_for, claims_of, usable_reports, usable_updates
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,13 +52,14 @@ def play_round(recipe: Recipe, clients: Clients, server: Server, rounds: int) ->
     left_out: dict[ClientId, str] = {}
     if recipe.report is not None:
         replies = clients.report(server.params, _orders(cohort, when, diagnosis, server.shown))
-        diagnosis = recipe.diagnose(diagnosis, usable_reports(replies, left_out), when)
+        diagnosis = recipe.diagnose(diagnosis, usable_reports(replies, claims_of(recipe.report), left_out), when)
         cohort = [client for client in cohort if client not in left_out]
     fold, reports = recipe.aggregate(replace(server, diagnosis=diagnosis)), {}
     answers = clients.train(server.params, _orders(cohort, when, diagnosis, server.shown))
-    for client, update in usable_updates(answers, server.params, left_out):
+    limits = Limits(server.params, claims_of(recipe.train), clients.sizes)
+    for client, update in usable_updates(answers, limits, left_out):
         fold.add(client, update)
-        reports[client] = update.report
+        reports[client] = asked_for(update.report, limits.claims)
     outcome = fold.finish()
     diagnosis = with_outcome(recipe.diagnose(diagnosis, reports, when), outcome)
     params = replace(outcome.params, lengths=server.params.lengths)

@@ -421,6 +421,10 @@ class OverRecords:
     def ids(self) -> Sequence[ClientId]:
         return list(self.shards)
 
+    @property
+    def sizes(self) -> Mapping[ClientId, int]:
+        return {client: len(shard.y) for client, shard in self.shards.items()}
+
     def report(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Report]]:
         return self._exchange("report", self._report, report_from_records, params, orders)
 
