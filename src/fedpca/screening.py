@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from fedpca.core import ClientId, Failure, Params, Report, Update, ability
+from fedpca.core import Aggregate, ClientId, Failure, Outcome, Params, Report, Server, Update, ability
 
 MAX_KEYS = 100  # of a report whose part does not declare them
 MAX_LENGTH = 10_000  # of a list in a report
@@ -189,6 +189,31 @@ def are_usable(states: Sequence[Params], like: Params) -> bool:
 def is_finite(params: Params) -> bool:
     """Whether every number of a state is one."""
     return all(isfinite(_largest(vector)) for vector in (params.weights, params.buffers))
+
+
+def without_spoilers(
+    aggregate: Aggregate, server: Server, updates: dict[ClientId, Update], left_out: dict[ClientId, str]
+) -> Outcome:
+    """The outcome without those whose updates make a model that is not finite: the longest ones, as many as it takes.
+
+    They are taken out of `updates`. If nobody is left, the model stays as it was.
+    """
+    for client in sorted(updates, key=lambda client: step_length(updates[client], server.params), reverse=True):
+        left_out[client] = "with its update the global model would not be finite"
+        del updates[client]
+        fold = aggregate(server)
+        for other, update in updates.items():
+            fold.add(other, update)
+        if updates and is_finite((outcome := fold.finish()).params):
+            return outcome
+    return Outcome(server.params, {})
+
+
+def step_length(update: Update, start: Params) -> float:
+    """How far an update takes the weights, in double precision, where no square overflows."""
+    if update.params is None:
+        return 0.0
+    return float(torch.linalg.vector_norm(update.params.weights - start.weights, dtype=torch.float64).item())
 
 
 def _largest(vector: Tensor) -> float:
