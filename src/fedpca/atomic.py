@@ -46,6 +46,13 @@ def write_json(path: Path, content: Mapping[str, object]) -> None:
     write_whole(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
+def private_folder(path: Path) -> None:
+    """Makes a folder that its owner alone can look into, or makes one so that is there."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o700)
+
+
 def to_disk(file: IO[Any]) -> None:
     """Waits until what was written would outlive a power cut."""
     file.flush()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from fedpca.errors import UserError
+from fedpca.errors import UserError, printable
 
 if TYPE_CHECKING:  # so that code without tensors, such as results, can use the types below without PyTorch
     from torch import Generator, Tensor, nn
@@ -262,9 +262,12 @@ class Update:
 
 @dataclass(frozen=True)
 class Failure:
-    """In place of an answer: why a client gave none."""
+    """In place of an answer: why a client gave none, in one line."""
 
     reason: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", printable(self.reason))  # it may be a stranger's text
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fedpca.core import Aggregate, ClientId, Failure, Outcome, Params, Report, Server, Update, ability
+from fedpca.errors import printable
 
 MAX_KEYS = 100  # of a report whose part does not declare them
 MAX_LENGTH = 10_000  # of a list in a report
@@ -130,7 +131,7 @@ def report_error(report: Report, claims: Claims, trained: bool = True) -> str | 
         return f"its report has {len(asked)} numbers, which must be {len(claims.bounds) + MAX_KEYS} at most"
     for key, value in asked.items():
         if (wrong := _claim_error(value, claims.bounds.get(key))) is not None:
-            return f"its report says {key:.80} = {value!s:.80}{wrong}"
+            return f"its report says {printable(key, 80)} = {value!s:.80}{wrong}"
     return None
 
 

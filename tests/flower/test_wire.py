@@ -505,3 +505,9 @@ def test_a_combined_method_sends_what_its_sides_made(easy_federation: Federation
     assert list(servers[-1].shown) == ["fedce/weights", "fedce/buffers"], (
         "otherwise the wire was never asked to carry any"
     )
+
+
+def test_an_array_is_not_copied_before_its_head_was_compared_with_the_model():
+    data = Array(np.zeros(1000, dtype=np.float32))
+    (found,) = from_records(RecordDict({"arrays": ArrayRecord({"big": data})})).states["arrays"].values()
+    assert not found.flags.owndata  # a view into what Flower holds

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from fedpca.atomic import write_whole
+from fedpca.atomic import private_folder, write_whole
 from fedpca.errors import RunError
 
 HALVES = {"report": 0, "train": 1}
@@ -25,6 +25,7 @@ HALVES = {"report": 0, "train": 1}
 
 def identity(store: Path) -> str:
     """A word that only this site's store has, drawn when it is first asked for."""
+    private_folder(store)
     path = store / "identity"
     if not path.exists():
         write_whole(path, secrets.token_hex(16))
