@@ -261,7 +261,7 @@ def read_run(folder: Path) -> Run:
         raise RunError(f"the run folder {folder} cannot be read: {error}") from None
     about, rounds = read_about(folder), read_rounds(folder)
     _check_entries(folder, f"{ABOUT} has", about, ("dataset", "clients"))
-    _check_entries(folder, f"clients of {ABOUT} has", about["clients"], ("id", "size"))
+    _check_entries(folder, f"clients of {ABOUT} has", about["clients"], ("id",))
     for line in rounds:
         require_round(folder, line)
     return Run(folder, settings, _known(about, settings), rounds)
