@@ -83,7 +83,7 @@ def _kept_state(server: Server, untested: RoundLine | None = None) -> dict[str, 
 
 def _write(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     """Writes a checkpoint; all that is no tensor is one text, since several would lie in an order by chance."""
-    summed = {**state, SUM: checksum(tensors, json.dumps(state))}
+    summed = {**state, SUM: checksum(tensors, json.dumps(state, sort_keys=True))}
     write_whole(path, save(dict(tensors), {"server": json.dumps(summed)}))
 
 
@@ -127,7 +127,7 @@ def _read(folder: Path, with_tensors: bool = True) -> tuple[dict[str, Any], dict
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise DamagedError(f"the checkpoint {path} cannot be read ({error}); {remedy}") from None
     found, number = state.pop(SUM, None), state.get("format")
-    if with_tensors and (found or number == FORMAT) and found != checksum(tensors, json.dumps(state)):
+    if with_tensors and (found or number == FORMAT) and found != checksum(tensors, json.dumps(state, sort_keys=True)):
         raise DamagedError(f"the checkpoint {path} is damaged, its checksum is another one; {remedy}")
     if number not in (FORMAT, UNSUMMED):
         raise RunError(
