@@ -83,8 +83,13 @@ def _kept_state(server: Server, untested: RoundLine | None = None) -> dict[str, 
 
 def _write(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     """Writes a checkpoint; all that is no tensor is one text, since several would lie in an order by chance."""
-    summed = {**state, SUM: checksum(tensors, json.dumps(state, sort_keys=True))}
+    summed = {**state, SUM: checksum(tensors, _same_text(state))}
     write_whole(path, save(dict(tensors), {"server": json.dumps(summed)}))
+
+
+def _same_text(state: Mapping[str, Any]) -> str:
+    """One text for equal states: a run that goes on may have noted numbers in another order, and 3.0 in place of 3."""
+    return json.dumps(json.loads(json.dumps(state), parse_int=float), sort_keys=True)
 
 
 def _kept_tensors(server: Server, memory: Memory) -> dict[str, Tensor]:
@@ -127,7 +132,7 @@ def _read(folder: Path, with_tensors: bool = True) -> tuple[dict[str, Any], dict
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise DamagedError(f"the checkpoint {path} cannot be read ({error}); {remedy}") from None
     found, number = state.pop(SUM, None), state.get("format")
-    if with_tensors and (found or number == FORMAT) and found != checksum(tensors, json.dumps(state, sort_keys=True)):
+    if with_tensors and (found or number == FORMAT) and found != checksum(tensors, _same_text(state)):
         raise DamagedError(f"the checkpoint {path} is damaged, its checksum is another one; {remedy}")
     if number not in (FORMAT, UNSUMMED):
         raise RunError(
