@@ -13,6 +13,7 @@ from fedpca.loop import play
 from fedpca.parts.server.aggregate import WeightedMean
 from fedpca.parts.server.cohort import everyone
 from fedpca.parts.server.diagnose import remember
+from fedpca.parts.server.robust import PerCoordinate
 from fedpca.parts.server.weigh import by_size
 
 
@@ -27,6 +28,7 @@ class Scripted:
     ids: list[str]
     answers: dict[str, object] = field(default_factory=dict)
     log: list[tuple[str, str, Order]] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
 
     def report(self, params: Params, orders: Mapping[str, Order]) -> Iterator:
         for client in orders:
@@ -191,3 +193,23 @@ def test_stages_follow_each_other_and_the_last_has_no_end():
     first, second = stage(1.0), stage(2.0)
     method = Method("staged", (Stage(first, rounds=2), Stage(second, rounds=1)))
     assert [method.recipe(round) is first for round in (1, 2, 3, 4)] == [True, True, False, False]
+
+
+def exploding(rows: torch.Tensor) -> torch.Tensor:
+    return rows.exp().mean(dim=0)
+
+
+def test_a_global_model_that_is_not_finite_is_played_without_who_caused_it():
+    answers = {"b": Update(state(1000.0), 1)}
+    server = last(recipe(aggregate=PerCoordinate(exploding)), Scripted(["a", "b", "c"], answers))
+    expected = torch.tensor([1.0, 3.0]).exp().mean().item()
+    assert server.params.weights.item() == pytest.approx(expected)
+    assert server.left_out == {"b": "with its update the global model would not be finite"}
+    assert "b" not in (server.weights or {})
+
+
+def test_a_rule_that_only_makes_such_models_leaves_the_last_one():
+    rule = PerCoordinate(lambda rows: rows.mean(dim=0) * float("inf"))
+    server = last(recipe(aggregate=rule), Scripted(["a", "b"]), rounds=2)
+    assert server.params.weights.item() == 0.0
+    assert list(server.left_out) == ["b", "a"]

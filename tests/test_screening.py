@@ -24,3 +24,9 @@ def test_several_states_are_usable_if_each_is():
     assert are_usable([GOOD, GOOD], GOOD)
     for state in BAD.values():
         assert not are_usable([GOOD, state], GOOD)
+
+
+def test_a_state_that_no_model_computes_with_is_named_with_the_bound():
+    huge = Params(torch.tensor([1.0, -3e38, 0.0]), GOOD.buffers, GOOD.counters)
+    assert state_error(huge, GOOD) == "its weights reach 3e+38, which must be 1e+18 at most"
+    assert not are_usable([GOOD, huge], GOOD)

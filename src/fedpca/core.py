@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from fedpca.errors import UserError
+from fedpca.errors import UserError, printable
 
 if TYPE_CHECKING:  # so that code without tensors, such as results, can use the types below without PyTorch
     from torch import Generator, Tensor, nn
@@ -262,9 +262,12 @@ class Update:
 
 @dataclass(frozen=True)
 class Failure:
-    """In place of an answer: why a client gave none."""
+    """In place of an answer: why a client gave none, in one line."""
 
     reason: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", printable(self.reason))  # it may be a stranger's text
 
 
 @dataclass(frozen=True)
@@ -343,6 +346,18 @@ class Recipe:
     explain: Explain | None = None
 
 
+def ability(part: object, name: str) -> Any:  # noqa: ANN401 (`parts.abilities` says what each is)
+    """What a part offers under this name, or None; None too if it inherits the ability, but does another thing."""
+    if isinstance(part, FunctionType):
+        return vars(part).get(name)
+    for kind in type(part).__mro__:
+        if name in vars(kind):
+            return getattr(part, name)
+        if "__call__" in vars(kind):
+            return None
+    return None
+
+
 def forget_weights(diagnosis: Diagnosis) -> Diagnosis:
     """The same opinions without the last weights: those of another rule are not smoothed into this one's."""
     return {client: replace(verdict, weight=None) for client, verdict in diagnosis.items()}
@@ -411,6 +426,10 @@ class Clients(Protocol):
     @property
     def ids(self) -> Sequence[ClientId]:
         """Every client, in the order in which answers are summed."""
+
+    @property
+    def sizes(self) -> Mapping[ClientId, int]:
+        """How many samples each has, as it said when it joined; nobody may train on more."""
 
     def report(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Report | Failure]]:
         """Asks the ordered clients what they see under these weights."""

@@ -39,6 +39,11 @@ class WireError(UserError):
     """A message between server and client that cannot be used."""
 
 
+def printable(text: str, most: int = 500) -> str:
+    """A text of somebody else in one line: without control characters, which could forge lines on a screen."""
+    return "".join(sign if sign.isprintable() else " " for sign in text[:most])
+
+
 def near(word: str, words: Iterable[str]) -> str | None:
     """The known word that was probably meant: a slip of the pen away, or one that the given word is a part of."""
     lower, known = word.lower(), {one.lower(): one for one in reversed(list(words))}

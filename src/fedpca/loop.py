@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,12 @@ from fedpca.core import (
     Outcome,
     Params,
     Recipe,
+    Report,
     Server,
     Vectors,
     When,
 )
-from fedpca.screening import usable_reports, usable_updates
+from fedpca.screening import Limits, asked_for, claims_of, is_finite, usable_reports, usable_updates, without_spoilers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,18 +53,31 @@ def play_round(recipe: Recipe, clients: Clients, server: Server, rounds: int) ->
     left_out: dict[ClientId, str] = {}
     if recipe.report is not None:
         replies = clients.report(server.params, _orders(cohort, when, diagnosis, server.shown))
-        diagnosis = recipe.diagnose(diagnosis, usable_reports(replies, left_out), when)
+        diagnosis = recipe.diagnose(diagnosis, usable_reports(replies, claims_of(recipe.report), left_out), when)
         cohort = [client for client in cohort if client not in left_out]
-    fold, reports = recipe.aggregate(replace(server, diagnosis=diagnosis)), {}
-    answers = clients.train(server.params, _orders(cohort, when, diagnosis, server.shown))
-    for client, update in usable_updates(answers, server.params, left_out):
-        fold.add(client, update)
-        reports[client] = update.report
-    outcome = fold.finish()
+    before = replace(server, diagnosis=diagnosis)
+    outcome, reports = _train(recipe, clients, before, _orders(cohort, when, diagnosis, server.shown), left_out)
     diagnosis = with_outcome(recipe.diagnose(diagnosis, reports, when), outcome)
     params = replace(outcome.params, lengths=server.params.lengths)
     shown = {name: vector for name, vector in outcome.shown.items() if not _is_part(vector, params)}
     return Server(params, when.round, diagnosis, outcome.weights, left_out, outcome.memory, shown)
+
+
+def _train(
+    recipe: Recipe, clients: Clients, server: Server, orders: Mapping[ClientId, Order], left_out: dict[ClientId, str]
+) -> tuple[Outcome, Mapping[ClientId, Report]]:
+    """What the aggregation makes of the ordered clients' updates, and what they say beside them."""
+    fold, reports = recipe.aggregate(server), {}
+    limits = Limits(server.params, claims_of(recipe.train), clients.sizes)
+    for client, update in usable_updates(clients.train(server.params, orders), limits, left_out):
+        fold.add(client, update)
+        reports[client] = asked_for(update.report, limits.claims)
+    outcome = fold.finish()
+    if is_finite(outcome.params):
+        return outcome, reports
+    updates = dict(usable_updates(clients.train(server.params, orders), limits, {}))  # again: the same ones are sent
+    outcome = without_spoilers(recipe.aggregate, server, updates, left_out)
+    return outcome, {client: report for client, report in reports.items() if client in updates}
 
 
 def with_outcome(diagnosis: Diagnosis, outcome: Outcome) -> Diagnosis:

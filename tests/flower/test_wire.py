@@ -421,6 +421,10 @@ class OverRecords:
     def ids(self) -> Sequence[ClientId]:
         return list(self.shards)
 
+    @property
+    def sizes(self) -> Mapping[ClientId, int]:
+        return {client: len(shard.y) for client, shard in self.shards.items()}
+
     def report(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Report]]:
         return self._exchange("report", self._report, report_from_records, params, orders)
 
@@ -501,3 +505,9 @@ def test_a_combined_method_sends_what_its_sides_made(easy_federation: Federation
     assert list(servers[-1].shown) == ["fedce/weights", "fedce/buffers"], (
         "otherwise the wire was never asked to carry any"
     )
+
+
+def test_an_array_is_not_copied_before_its_head_was_compared_with_the_model():
+    data = Array(np.zeros(1000, dtype=np.float32))
+    (found,) = from_records(RecordDict({"arrays": ArrayRecord({"big": data})})).states["arrays"].values()
+    assert not found.flags.owndata  # a view into what Flower holds

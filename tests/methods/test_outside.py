@@ -1,6 +1,7 @@
 """A method that somebody else wrote, used without touching fedpca."""
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -49,7 +50,8 @@ def test_by_module_and_function_alone_in_a_pair_and_with_dropping(elsewhere: Pat
         assert json.loads((folder / "summary.json").read_text())["rare_weight_times_not_mislabeled"] is None
 
 
-def test_by_a_name_that_a_package_registers(elsewhere: Path):
+def test_by_a_name_that_a_package_registers(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PYTHONPATH", f"{elsewhere}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")  # it is installed
     registered = elsewhere / "trimmed-1.0.dist-info"
     registered.mkdir()
     (registered / "METADATA").write_text("Metadata-Version: 2.1\nName: trimmed\nVersion: 1.0\n")

@@ -69,6 +69,10 @@ class Watched:
     def ids(self):
         return self.clients.ids
 
+    @property
+    def sizes(self):
+        return self.clients.sizes
+
     def report(self, params: Params, orders: Mapping[str, Order]) -> Iterator[tuple[str, Report | Failure]]:
         for client, report in self.clients.report(params, orders):
             self.told[orders[client].round, client] = report

@@ -82,3 +82,42 @@ def test_nor_does_watch(place: Path):
     append(place / "runs/a", a_line(2, groups=None, tested=False))
     subprocess.run([sys.executable, "-c", code], cwd=place, check=True)
     assert not (place / "executed").exists()
+
+
+COMMANDS = (
+    ("results", "runs"),
+    ("results", "runs", "--html", "page.html", "--figures", "figures"),
+    ("list", "methods"),
+    ("list", "metrics"),
+    ("list", "corruptions"),
+    ("list", "noise"),
+    ("list", "models"),
+    ("list", "figures"),
+    ("list", "methods", "trap:mine"),
+    ("audit", "--site", "runs/a"),
+    ("audit", "review", "runs/a"),
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_commands_that_read_find_no_code_in_the_folder_that_they_are_called_in(place: Path, words: tuple[str, ...]):
+    """Not even what calls itself an installed package there, or has the name of a module that is looked for."""
+    (place / "trap-1.0.dist-info").mkdir()
+    (place / "trap-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: trap\nVersion: 1.0\n")
+    groups = ("methods", "metrics", "corruptions", "noise_kinds", "figures", "trackers")
+    points = "".join(f"[fedpca.{group}]\ntrap = trap:mine\n" for group in groups)
+    (place / "trap-1.0.dist-info/entry_points.txt").write_text(points)
+    done = subprocess.run(
+        [sys.executable, "-m", "fedpca", *words], cwd=place, capture_output=True, text=True, check=False
+    )
+    assert not (place / "executed").exists(), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_commands_that_run_do_find_it(place: Path):
+    words = ("run", "digits", "--method", "trap:mine", "--out", "new")
+    done = subprocess.run(
+        [sys.executable, "-m", "fedpca", *words], cwd=place, capture_output=True, text=True, check=False
+    )
+    assert (place / "executed").exists()
+    assert done.returncode == 2

@@ -243,7 +243,7 @@ def test_foreign_and_broken_folders(tmp_path: Path):
         ("settings.toml", "strange = 1", "unknown key 'strange'"),
         ("settings.toml", None, "there is no settings file"),
         ("rounds.jsonl", "{\n", "Expecting"),
-        ("rounds.jsonl", "[]\n", "line 1 of rounds.jsonl has no 'round'"),
+        ("rounds.jsonl", "[]\n", "a line of rounds.jsonl must be a JSON object"),
     ],
 )
 def test_one_unreadable_folder_is_named_and_passed_over(tmp_path: Path, file: str, content: str | None, reason: str):

@@ -42,3 +42,10 @@ def test_a_line_that_is_being_written_is_passed_over(tmp_path):
     assert parse_rounds((tmp_path / ROUNDS).read_bytes())[1] == size
     with pytest.raises(RunError, match="cannot be read"):
         read_rounds(tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("line", [b"null", b"[1]", b"3", b"{", b"[" * 100_000, b'{"round": ' + b"9" * 5000 + b"}"])
+def test_a_line_that_is_no_round_is_one_message(tmp_path, line: bytes):
+    (tmp_path / ROUNDS).write_bytes(line + b"\n")
+    with pytest.raises(RunError, match="cannot be read"):
+        read_rounds(tmp_path)

@@ -172,3 +172,28 @@ def kill_at(patch: pytest.MonkeyPatch, deadline: int) -> None:
     patch.setattr(folder, "to_disk", to_disk)
     patch.setattr(os, "replace", put)
     patch.setattr(Path, "unlink", unlink)
+
+
+@pytest.mark.parametrize("tested_later", [False, True])
+def test_a_damaged_checkpoint_is_named_and_the_run_goes_on_from_the_one_before(
+    small: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, tested_later: bool
+):
+    (whole,), (cut,) = cells(small, tmp_path / "whole"), cells(small, tmp_path / "cut")
+    play(whole, tested_later)
+    with monkeypatch.context() as patch:
+        patch.setattr(RunWriter, "finish", killed)
+        with pytest.raises(KilledError):
+            play(cut, tested_later)
+    path = cut.folder / CHECKPOINT
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1  # in the weights
+    path.write_bytes(content)
+    play(cut, tested_later)
+    assert (
+        "is damaged, its checksum is another one: the run goes on from the checkpoint before" in capsys.readouterr().err
+    )
+    assert files(cut.folder) == files(whole.folder)
+
+
+def killed(*_: object) -> None:
+    raise KilledError

@@ -26,7 +26,7 @@ from fedpca.sites.audit import serve_audit
 from fedpca.sites.data import own_folder, own_functions
 from fedpca.sites.deployment import read_deployment
 from fedpca.sites.messages import Content
-from fedpca.sites.settings import Deployment, SiteSettings
+from fedpca.sites.settings import BOUNDS, Deployment, SiteSettings
 from tests.sites.engine import Direct
 
 NAMES = ("berlin", "bonn", "cork", "delft", "essen", "graz")
@@ -101,7 +101,8 @@ def audited(engine: Direct, tmp_path: Path, log: Callable[[str], None] = lambda 
 def test_sites_give_the_numbers_of_an_audit_in_one_place(folder: Path, tmp_path: Path):
     record = audited(engine_of(folder, tmp_path, []), tmp_path)
     data = {"dataset": str(folder / "all.csv"), "label_column": "diagnosis", "split": "column", "column": "site"}
-    experiment = check_experiment({**TABLE, "methods": ["fedavg"], "seeds": [0], "data": data}, "test")
+    table = {**TABLE, "methods": ["fedavg"], "seeds": [0], "data": data, "aggregation": BOUNDS}
+    experiment = check_experiment(table, "test")
     rows = audit_data(experiment)
     make = net_maker(experiment, rows, 0)
     here = audit_clients(rows, experiment, OPTIONS, tmp_path / "here", make, batched=False)

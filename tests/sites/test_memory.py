@@ -40,7 +40,8 @@ def test_what_no_round_can_need_is_removed(tmp_path: Path):
     for round in range(1, 30):
         kept(tmp_path, round, "report", round)
         kept(tmp_path, round, "train", round)
-    assert len(list((tmp_path / "run").iterdir())) == 3
+    assert len(list((tmp_path / "run").iterdir())) == 5  # of this round, of the one before, and what that began with
+    assert found(tmp_path, 28, "report") == 27
 
 
 def test_a_method_without_memory_leaves_no_files(tmp_path: Path):

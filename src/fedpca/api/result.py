@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from fedpca.api.notebook import runs_html, shown_in_notebooks, table_html
@@ -24,6 +23,7 @@ from fedpca.data.given import UserData
 from fedpca.errors import RunError
 from fedpca.results.read.clients import client_states, column
 from fedpca.results.read.runs import Run, read_run
+from fedpca.runs.checkpoint import load_tensors
 from fedpca.runs.folder import FINAL, RoundLine
 
 BATCH = 128  # images per pass, as in tests
@@ -47,7 +47,7 @@ class Result:
         temporary: TemporaryDirectory[str] | None = None,
     ) -> Result:
         """The run in a folder, its final weights put into the model."""
-        net.module.load_state_dict(load_file(folder / FINAL))
+        net.module.load_state_dict(load_tensors(folder / FINAL))
         return Result(folder, read_run(folder), net, prepare, temporary)
 
     @property

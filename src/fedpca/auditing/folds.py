@@ -12,7 +12,7 @@ from fedpca.methods.define import Plan
 from fedpca.methods.registry import parse
 from fedpca.rng import numbers
 from fedpca.settings.base import Table
-from fedpca.settings.experiment import TrainingSettings
+from fedpca.settings.experiment import Experiment
 
 FOLDS = 4  # where nobody says otherwise
 SETTINGS: dict[str, Table] = {"fedavg+d": {"identify": "auto"}}  # where nobody says otherwise
@@ -33,10 +33,15 @@ def folds_of(clients: Sequence[ClientId], folds: int | None, seed: int) -> list[
     return [tuple(clients[place] for place in sorted(order[fold::count].tolist())) for fold in range(count)]
 
 
-def fold_method(options: AuditOptions, training: TrainingSettings, clients: int, participation: float = 1.0) -> Method:
+def fold_plan(options: AuditOptions, experiment: Experiment, clients: int) -> Plan:
+    """How so many clients train one fold's model."""
+    how = (experiment.training, experiment.participation, options.seed, clients, experiment.aggregation)
+    return Plan(options.rounds, *how)
+
+
+def fold_method(options: AuditOptions, experiment: Experiment, clients: int) -> Method:
     """The method that so many clients train one fold's model by."""
-    plan = Plan(options.rounds, training, participation, options.seed, clients)
-    return compose(options.method, plan, method_tables(options))
+    return compose(options.method, fold_plan(options, experiment, clients), method_tables(options))
 
 
 def method_tables(options: AuditOptions) -> dict[str, Table]:

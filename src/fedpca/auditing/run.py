@@ -85,7 +85,7 @@ def _folds(data: AuditData, experiment: Experiment, options: AuditOptions, folde
     clients = list(data.shards)
     for number, judged in enumerate(folds_of(clients, options.folds, options.seed)):
         others = len(clients) - len(judged)
-        method = fold_method(options, experiment.training, others, experiment.participation)
+        method = fold_method(options, experiment, others)
         yield Fold(number, judged, folder / f"fold-{number}", method)
 
 
@@ -149,7 +149,7 @@ def _kept(fold: Fold) -> Probs | None:
 
 def _require_same(path: Path, data: AuditData, experiment: Experiment, options: AuditOptions) -> None:
     """Refuses a folder that was begun with other data or settings; notes these in a new one."""
-    keys = {"model", "training", "participation"}
+    keys = {"model", "training", "participation", "aggregation"}
     now: Mapping[str, object] = {
         "data": data.fingerprint,
         "options": options.training,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
@@ -188,7 +189,7 @@ app.command()(new)
 def main() -> None:
     """Runs the command line; an error that the user can fix ends in one message, not in a trace."""
     typer.core.HAS_RICH = False  # else it escapes brackets for Rich, which shows no help here: "\\[default: 1]"
-    sys.path.append(os.getcwd())  # so that model.name = "my_model:build" finds my_model.py in the current folder
+    set_search_path(sys.argv[1:])
     try:
         app()
     except UserError as error:
@@ -198,6 +199,25 @@ def main() -> None:
         if failure is None:
             raise
         _end(failure)
+
+
+def set_search_path(words: Sequence[str]) -> None:
+    """Lets a command that runs find `my_model:build` in the current folder, and one that reads find no code there.
+
+    A folder that somebody else wrote may hold modules, and what looks like an installed package.
+    """
+    here = os.getcwd()
+    if not is_reading(words):
+        sys.path.append(here)
+    elif sys.path[:1] in ([""], [here]):  # `python -m fedpca` puts it there
+        del sys.path[0]
+
+
+def is_reading(words: Sequence[str]) -> bool:
+    """Whether a command only shows what there is."""
+    if words[:1] == ["audit"]:
+        return words[1:2] == ["review"] or any(word.startswith("--site") for word in words)
+    return words[:1] in (["results"], ["watch"], ["list"])
 
 
 def _end(error: UserError) -> NoReturn:

@@ -19,13 +19,13 @@ from fedpca.flower.engine import FlowerEngine
 from fedpca.methods.define import Plan
 from fedpca.models.flat import Layout, Slot
 from fedpca.runs.check import check_method, complete_tables
-from fedpca.settings.experiment import EvaluationSettings, TrainingSettings
+from fedpca.settings.experiment import AggregationSettings, EvaluationSettings, TrainingSettings
 from fedpca.settings.toml import validate
 from fedpca.sites.clients import SiteClients
 from fedpca.sites.roster import Log, Roster
 from fedpca.sites.run import meet, play_with_quorum
 from fedpca.sites.session import Session
-from fedpca.sites.settings import Deployment
+from fedpca.sites.settings import BOUNDS, Deployment
 from fedpca.sites.task import Task
 
 TRAIN_CONFIG = {  # Flower's usual keys, and ours
@@ -50,6 +50,7 @@ class FedPCA:
     method: str = "fedpca"
     settings: Mapping[str, object] = field(default_factory=dict)
     training: Mapping[str, object] = field(default_factory=dict)
+    aggregation: Mapping[str, object] = field(default_factory=dict)  # bounds that differ from a deployment's
     seed: int = 0
     accuracy: str = EvaluationSettings().accuracy  # the metric of the sites' own tests besides the recorded ones
     deployment: Deployment = field(default_factory=Deployment)
@@ -102,7 +103,8 @@ class FedPCA:
         tables = {self.method: dict(self.settings)}
         check_method(self.method, tables, rounds, "FedPCA")
         settings = validate(TrainingSettings, training, "FedPCA", ("training",))
-        plan = Plan(rounds, settings, seed=self.seed, clients=self.deployment.sites)
+        bounds = validate(AggregationSettings, {**BOUNDS, **self.aggregation}, "FedPCA", ("aggregation",))
+        plan = Plan(rounds, settings, seed=self.seed, clients=self.deployment.sites, aggregation=bounds)
         tables = complete_tables(self.method, tables)
         return Task(method=self.method, tables=tables, plan=plan, accuracy=self.accuracy)
 

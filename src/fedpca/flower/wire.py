@@ -57,7 +57,7 @@ def _array(array: Array, place: str) -> NDArray[Any]:
     """The array in NumPy's file format, read only if it has as many bytes as its head says.
 
     `numpy.load` would first allocate whatever size the head claims. An array of objects, which NumPy pickles, is just
-    another wrong type here: its bytes are not looked at.
+    another wrong type here: its bytes are not looked at. The numbers are not copied before their shape was compared.
     """
     if array.stype != NPY:
         raise WireError(f"{place} must be serialised as {NPY!r}, got {array.stype!r:.80}")
@@ -68,7 +68,7 @@ def _array(array: Array, place: str) -> NDArray[Any]:
         raise WireError(f"{place} must have {prod(shape) * dtype.itemsize} bytes, got {len(array.data) - start}")
     try:
         flat = np.frombuffer(array.data, dtype, offset=start)
-        return flat.reshape(shape, order="F" if by_columns else "C").copy()
+        return flat.reshape(shape, order="F" if by_columns else "C")
     except ValueError as error:  # more dimensions than NumPy has
         raise WireError(f"{place} cannot be read: {error!s:.80}") from None
 

@@ -9,6 +9,7 @@ from typing import cast
 from fedpca.core import Method
 from fedpca.errors import UserError
 from fedpca.methods.base import base
+from fedpca.methods.bounded import bounded
 from fedpca.methods.combine import MixSettings, plus
 from fedpca.methods.define import Plan
 from fedpca.methods.drop import DropSettings, with_drop
@@ -49,4 +50,4 @@ def _build(name: str, plan: Plan, settings: Settings) -> Method:
         method = METHODS[name].build(plan, settings)
     if not isinstance(method, Method):
         raise UserError(f"method {name!r} must return a fedpca.Method, got {type(method).__name__}")
-    return replace(method, name=name)
+    return replace(bounded(method, plan.aggregation), name=name)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from fedpca.core import Method
 from fedpca.settings.base import NoSettings, Settings
-from fedpca.settings.experiment import TrainingSettings
+from fedpca.settings.experiment import AggregationSettings, TrainingSettings
 
 Family = Literal["baseline", "fair", "robust", "fair + robust", "ours", "ablation", "drop", "outside"]
 FAMILIES: Mapping[str, str] = {  # in the order of the tables, with their headings there
@@ -38,6 +38,7 @@ class Plan:
     participation: float = 1.0  # share of the clients that take part in a round
     seed: int = 0
     clients: int | None = None  # how many there are, where that is known beforehand
+    aggregation: AggregationSettings = field(default_factory=AggregationSettings)  # bounds around the method's rule
 
 
 Build = Callable[[Plan, Any], Method]  # Any: each takes the settings that its definition names

@@ -37,6 +37,13 @@ def check_keys(folder: Path, site: str | None) -> Iterator[Finding]:
         yield Finding("error", f"{folder / keys.SITE_PUBLIC} does not belong to {keys.SITE_KEY}", remedy)
 
 
+def require_keys(folder: Path, site: str | None) -> None:
+    """Refuses keys with which nobody should start: expired, of another certificate, readable by others."""
+    for finding in check_keys(folder, site):
+        if finding.level == "error":
+            raise UserError(f"{finding.what}: {finding.remedy or '`fedpca doctor` tells more'}")
+
+
 def _check_server_keys(folder: Path, authority: x509.Certificate) -> Iterator[Finding]:
     path = folder / keys.SERVER_CERTIFICATE
     anew = f"remove {path} and {keys.SERVER_KEY}, then run `fedpca deploy keys` with the same --host"

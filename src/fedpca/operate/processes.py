@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from fedpca.atomic import locked
-from fedpca.errors import RunError, UserError
+from fedpca.errors import RunError, UserError, printable
 from fedpca.operate.supervisor import STOPS
 
 EXTRA = "pip install 'fedpca[flower]'"
@@ -35,6 +35,7 @@ QUIET = {
 STARTING = 120.0  # seconds that Flower has to come up; a slow machine needs ten
 LOOPBACK = "127.0.0.1"
 INSECURE = "would be readable and open to anyone on the network"
+MAX_LINE = 2000  # characters of a line that is passed on
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 CHATTER = re.compile(r"uvicorn|lifespan|Lifespan|ControlServicer|HTTP API on|Fleet\.Get|^INFO:  |^(INFO :)?\s*$")
 PYTHON = [sys.executable, "-P", "-m"]  # -P: whatever lies in the current folder is not imported
@@ -65,7 +66,7 @@ class Child:
 
     def _read(self, log: Log, show: Show) -> None:
         for line in self.process.stdout or ():
-            if text := show(COLOUR.sub("", line).rstrip()):
+            if text := show(printable(COLOUR.sub("", line).rstrip(), MAX_LINE)):
                 self.last.append(text)
                 log(f"[{self.name}] {text}")
 

@@ -10,6 +10,7 @@ import re
 from argparse import ArgumentParser
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from ssl import create_default_context
 
 import httpx
@@ -24,21 +25,61 @@ FOR_SITES = re.compile(rb"/v1/fleet/[a-z-]+")
 PER_CONNECTION = set(b"host connection keep-alive transfer-encoding te trailer upgrade date server".split())
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]
 
+MAX_BODY = 32 << 20  # bytes of a request: Flower sends arrays in pieces of 5 MiB
+MAX_BODIES = 512 << 20  # bytes of all requests under way: Flower holds each until it is whole, whoever sent it
+MAX_CONNECTIONS = 1000
+
+
+@dataclass
+class Bodies:
+    """How many bytes of requests are under way; Flower asks for a key only when it has all of one."""
+
+    most: int
+    taken: int = 0
+
+    def take(self, count: int) -> bool:
+        """Makes room for so many bytes; False if there is none."""
+        if self.taken + count > self.most:
+            return False
+        self.taken += count
+        return True
+
+    def give_back(self, count: int) -> None:
+        """These bytes are no longer under way."""
+        self.taken -= count
+
+
+class TooLargeError(Exception):
+    """A body grew beyond its limit."""
+
 
 def reverse_proxy(flower: str, ca: str | None) -> Starlette:
     """An application that stands before Flower at that address."""
     verify = create_default_context(cafile=ca) if ca else False
     limits = httpx.Limits(max_connections=None, keepalive_expiry=2)  # sooner than Flower closes a connection
     client = httpx.AsyncClient(base_url=flower, verify=verify, limits=limits, timeout=60, trust_env=False)
+    bodies = Bodies(MAX_BODIES)
 
     async def answer(request: Request) -> Response:
         if not _is_for_sites(request):
             who = request.client.host if request.client else "?"
             print(f"refused {request.method:.8} {request.url.path!r:.80} from {who}", flush=True)
             return Response("this port is for sites; runs are started on the server's machine\n", 403)
+        if (size := declared_size(request)) > MAX_BODY:
+            return _too_large(request)
+        if not bodies.take(size):
+            return Response("the server is busy: try again\n", 503)
+        try:
+            return await passed_on(request)
+        except TooLargeError:
+            return _too_large(request)
+        finally:
+            bodies.give_back(size)
+
+    async def passed_on(request: Request) -> Response:
         headers = [(name, value) for name, value in request.headers.raw if name not in PER_CONNECTION]
         try:
-            passed = client.build_request("POST", request.url.path, headers=headers, content=request.stream())
+            passed = client.build_request("POST", request.url.path, headers=headers, content=bounded_body(request))
             reply = await client.send(passed, stream=True)
         except httpx.TransportError as error:
             print(f"Flower does not answer: {error!r:.200}", flush=True)
@@ -52,6 +93,30 @@ def reverse_proxy(flower: str, ca: str | None) -> Starlette:
             yield
 
     return Starlette(routes=[Route("/{path:path}", answer, methods=METHODS)], lifespan=lifespan)
+
+
+def declared_size(request: Request) -> int:
+    """Bytes that a request says it has; the limit if it does not say, and more if what it says is no number."""
+    said = request.headers.get("content-length")
+    if said is None:
+        return MAX_BODY
+    return int(said) if said.isdecimal() and len(said) < 20 else MAX_BODY + 1
+
+
+async def bounded_body(request: Request) -> AsyncIterator[bytes]:
+    """A request's body as it comes, until it is longer than any site's."""
+    count = 0
+    async for part in request.stream():
+        count += len(part)
+        if count > MAX_BODY:
+            raise TooLargeError
+        yield part
+
+
+def _too_large(request: Request) -> Response:
+    who = request.client.host if request.client else "?"
+    print(f"refused a request of more than {MAX_BODY} bytes from {who}", flush=True)
+    return Response(f"a request must have at most {MAX_BODY} bytes\n", 413)
 
 
 def _is_for_sites(request: Request) -> bool:
@@ -77,6 +142,7 @@ def main() -> None:
         log_level="warning",
         server_header=False,
         timeout_keep_alive=30,
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=2,
     )
 

@@ -13,6 +13,7 @@ from fedpca.atomic import write_whole
 from fedpca.errors import UserError
 from fedpca.operate import keys
 from fedpca.operate.admission import Admission
+from fedpca.operate.check_keys import require_keys
 from fedpca.operate.processes import (
     INSECURE,
     LOOPBACK,
@@ -104,6 +105,7 @@ def _check(options: ServerOptions, insecure: bool) -> None:
             raise UserError(
                 f"{options.keys / keys.SITES} has no NAME.pub, so nobody may join: run `fedpca deploy keys NAME`"
             )
+        require_keys(options.keys, None)
     check_port(options.host, options.port)
 
 

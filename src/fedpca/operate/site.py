@@ -11,9 +11,10 @@ from threading import Event
 
 import tomli_w
 
-from fedpca.atomic import write_whole
+from fedpca.atomic import private_folder, write_whole
 from fedpca.errors import RunError, UserError
 from fedpca.operate import keys
+from fedpca.operate.check_keys import require_keys
 from fedpca.operate.processes import (
     INSECURE,
     Child,
@@ -92,8 +93,7 @@ def _check(options: SiteOptions, insecure: bool) -> None:
         remedy = "ask its operator for your keys, or say --insecure"
         raise UserError(f"without --keys what is said to {options.server} {INSECURE}: {remedy}")
     if options.keys is not None:
-        keys.read_certificate(options.keys / keys.CA_CERTIFICATE)
-        keys.read_site_key(options.keys / keys.SITE_KEY)
+        require_keys(options.keys, options.site)
 
 
 def _supernode(options: SiteOptions) -> list[str]:
@@ -113,7 +113,7 @@ def _supernode(options: SiteOptions) -> list[str]:
 def _node_settings(options: SiteOptions) -> Path:
     """What the app may ask this node for, in a file, where no quoting can go wrong."""
     path, store = (options.state.resolve() / name for name in ("node.toml", "store"))
-    store.mkdir(exist_ok=True)
+    private_folder(store)
     own = {"site": options.site, "data": str(options.data.resolve()), "store": str(store)}
     changes = dict(options.changes)
     if "corrected_labels" in changes:  # the node runs in a folder of Flower's

@@ -12,7 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Generator, Tensor
 
-from fedpca.core import Order, Params, Report, Site, Train, When
+from fedpca.core import Order, Params, Report, Site, Train, When, ability
+from fedpca.screening import Claims
 
 Answer = TypeVar("Answer")
 OfMany = Callable[[Sequence[Site]], list[Answer]]  # of clients that share one model, which holds the global weights
@@ -21,14 +22,14 @@ Gradient = Callable[[Tensor], Tensor]  # weights (P,) or (G, P) -> the gradient 
 Direction = Callable[[Tensor, Gradient, Order], Tensor]  # weights, gradient, order -> (G, P), which a step goes down
 
 
-def ability(part: object, name: str) -> Any:  # noqa: ANN401 (the protocols below say what each is)
-    """What a part offers under this name, or None; None too if it inherits the ability, but does another thing."""
-    for kind in type(part).__mro__:
-        if name in vars(kind):
-            return getattr(part, name)
-        if "__call__" in vars(kind):
-            return None
-    return None
+__all__ = ["ability"]  # from here too: it is asked for beside the protocols
+
+
+class DeclaresClaims(Protocol):
+    """A report, or a training that reports, which says what its numbers can be; a function does it by `says`."""
+
+    @property
+    def claims(self) -> Claims: ...
 
 
 class ReportsOrSelectsForMany(Protocol[Answer]):

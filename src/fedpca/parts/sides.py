@@ -27,6 +27,7 @@ from fedpca.core import (
     When,
 )
 from fedpca.parts.abilities import Direction, LogitShift, OfMany, ability
+from fedpca.screening import Claims, claims_of, joint_claims
 
 Rest = ParamSpec("Rest")
 Result = TypeVar("Result")
@@ -103,6 +104,11 @@ class SidedPart(Generic[Rest, Result]):
         return self.part(own_site(site, self.side), *rest, **named)
 
     @property
+    def claims(self) -> Claims:
+        """The part's: whoever binds a report to its side is `SidedReports`."""
+        return claims_of(self.part)
+
+    @property
     def of_many(self) -> OfMany[Any] | None:
         """The part's, if it has it; see `abilities`, as for those below."""
         of_many = ability(self.part, "of_many")
@@ -144,6 +150,11 @@ class SidedReports(Generic[Rest]):
                 _set_labels(site.memory, given)
         _set_labels(site.memory, corrected)
         return both_entries(reports)
+
+    @property
+    def claims(self) -> Claims:
+        """What each side can say, under its name."""
+        return joint_claims(claims_of(part).under(side) for side, part in self.parts)
 
     @property
     def needs_features(self) -> bool:

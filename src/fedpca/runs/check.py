@@ -218,7 +218,8 @@ def plan_of(experiment: Experiment) -> Plan:
     20
     """
     clients, seed = client_count(experiment), experiment.seeds[0]
-    return Plan(experiment.rounds, experiment.training, experiment.participation, seed, clients)
+    own = (experiment.rounds, experiment.training, experiment.participation, seed, clients)
+    return Plan(*own, experiment.aggregation)
 
 
 def method_of(experiment: Experiment, name: str = "") -> Method:

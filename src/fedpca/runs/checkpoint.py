@@ -5,25 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
-from torch import Tensor
+from safetensors.torch import save
+from torch import Tensor, uint8
 
-from fedpca.atomic import write_whole
+from fedpca.atomic import keep_copy, write_whole
 from fedpca.core import ClientId, Params, Server, Verdict
 from fedpca.errors import RunError
 from fedpca.models.flat import Layout
-from fedpca.runs.folder import CHECKPOINT, FINAL, RoundLine
+from fedpca.runs.folder import CHECKPOINT, FINAL, PREVIOUS, RoundLine
 
 Memory = dict[ClientId, dict[str, Tensor]]
-FORMAT = 2  # of the file; that of fedpca 0.1 has no number
+FORMAT = 3  # of the file; that of fedpca 0.1 has no number
+UNSUMMED = 2  # the format before, which has no checksum
+SUM = "sha256"  # in a file's metadata: of its tensors and of all else
 VERDICTS = TypeAdapter(dict[ClientId, Verdict])
 PARAMS = ("params/weights", "params/buffers", "params/counters")
 SMALL = 10_000_000  # bytes that a finished run keeps beside its final weights whatever their size
+
+
+class DamagedError(RunError):
+    """A file of a run folder that is not as it was written."""
 
 
 class Checkpoint(NamedTuple):
@@ -34,10 +41,22 @@ class Checkpoint(NamedTuple):
     untested: RoundLine | None = None  # the round's line, where it waits for the test of its model
 
 
-def save_checkpoint(folder: Path, server: Server, memory: Memory, untested: RoundLine | None = None) -> None:
-    """Writes all that the run needs to go on, in one file."""
+def save_checkpoint(
+    folder: Path, server: Server, memory: Memory, untested: RoundLine | None = None, keep_last: bool = True
+) -> None:
+    """Writes all that the run needs to go on, in one file; the last one is kept beside it."""
     tensors = dict(zip(PARAMS, server.params.vectors, strict=True)) | _kept_tensors(server, memory)
-    write_whole(folder / CHECKPOINT, save(tensors, _kept_state(server, untested)))
+    if keep_last:
+        keep_copy(folder / CHECKPOINT, folder / PREVIOUS)
+    _write(folder / CHECKPOINT, tensors, _kept_state(server, untested))
+
+
+def go_back(folder: Path) -> bool:
+    """Puts the checkpoint before the last in its place; False if there is none."""
+    if not (folder / PREVIOUS).exists():
+        return False
+    (folder / PREVIOUS).replace(folder / CHECKPOINT)
+    return True
 
 
 def save_rest(folder: Path, server: Server, memory: Memory, max_size: int | None) -> bool:
@@ -45,12 +64,13 @@ def save_rest(folder: Path, server: Server, memory: Memory, max_size: int | None
     tensors = _kept_tensors(server, memory)
     if max_size is not None and sum(tensor.nbytes for tensor in tensors.values()) > max(max_size, SMALL):
         return False
-    write_whole(folder / CHECKPOINT, save(tensors, _kept_state(server)))
+    _write(folder / CHECKPOINT, tensors, _kept_state(server))
+    (folder / PREVIOUS).unlink(missing_ok=True)  # of a run that is finished nobody needs it
     return True
 
 
-def _kept_state(server: Server, untested: RoundLine | None = None) -> dict[str, str]:
-    state = {
+def _kept_state(server: Server, untested: RoundLine | None = None) -> dict[str, Any]:
+    return {
         "format": FORMAT,
         "round": server.round,
         "diagnosis": {client: asdict(verdict) for client, verdict in server.diagnosis.items()},
@@ -59,7 +79,17 @@ def _kept_state(server: Server, untested: RoundLine | None = None) -> dict[str, 
         "lengths": server.params.lengths,
         "untested": untested,
     }
-    return {"server": json.dumps(state)}
+
+
+def _write(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    """Writes a checkpoint; all that is no tensor is one text, since several would lie in an order by chance."""
+    summed = {**state, SUM: checksum(tensors, _same_text(state))}
+    write_whole(path, save(dict(tensors), {"server": json.dumps(summed)}))
+
+
+def _same_text(state: Mapping[str, Any]) -> str:
+    """One text for equal states: a run that goes on may have noted numbers in another order, and 3.0 in place of 3."""
+    return json.dumps(json.loads(json.dumps(state), parse_int=float), sort_keys=True)
 
 
 def _kept_tensors(server: Server, memory: Memory) -> dict[str, Tensor]:
@@ -94,13 +124,17 @@ def checkpoint_round(folder: Path) -> int | None:
 
 def _read(folder: Path, with_tensors: bool = True) -> tuple[dict[str, Any], dict[str, Tensor]]:
     path = folder / CHECKPOINT
+    remedy = f"delete {folder} and start again"
     try:
         with safe_open(path, "pt") as file:
-            state = json.loads(file.metadata()["server"])
+            state = dict(json.loads(file.metadata()["server"]))
             tensors = {name: file.get_tensor(name) for name in (file.keys() if with_tensors else ())}
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise RunError(f"the checkpoint {path} cannot be read ({error}); delete {folder} and start again") from None
-    if state.get("format") != FORMAT:
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
+        raise DamagedError(f"the checkpoint {path} cannot be read ({error}); {remedy}") from None
+    found, number = state.pop(SUM, None), state.get("format")
+    if with_tensors and (found or number == FORMAT) and found != checksum(tensors, _same_text(state)):
+        raise DamagedError(f"the checkpoint {path} is damaged, its checksum is another one; {remedy}")
+    if number not in (FORMAT, UNSUMMED):
         raise RunError(
             f"the checkpoint {path} is of another version of fedpca, and weights may lie in another order there: go on "
             f"with that version, or delete {folder} and start again"
@@ -113,7 +147,7 @@ def _final_params(folder: Path, layout: Layout | None) -> Params:
     try:
         if layout is None:
             raise ValueError("the layout of its model is not known")
-        return layout.params(load_file(path))
+        return layout.params(load_tensors(path))
     except (SafetensorError, OSError, ValueError) as error:
         raise RunError(f"{folder} cannot go on from its final weights, {path}: {error}") from None
 
@@ -123,5 +157,26 @@ def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Writes a safetensors file in one step."""
-    write_whole(path, save(dict(tensors)))
+    """Writes a safetensors file in one step, with a checksum."""
+    write_whole(path, save(dict(tensors), {SUM: checksum(tensors)}))
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of such a file; one whose checksum is another is refused."""
+    with safe_open(path, "pt") as file:
+        found = (file.metadata() or {}).get(SUM)
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    if found is not None and found != checksum(tensors):
+        raise DamagedError(f"{path} is damaged, its checksum is another one: play the run again")
+    return tensors
+
+
+def checksum(tensors: Mapping[str, Tensor], text: str = "") -> str:
+    """A digest of a text, and of the names, types, shapes and bytes of tensors."""
+    digest = sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().contiguous()
+        digest.update(f"{name!r} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        if tensor.numel():
+            digest.update(tensor.reshape(-1).view(uint8).numpy().data)
+    return digest.hexdigest()

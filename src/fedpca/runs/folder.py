@@ -6,6 +6,7 @@
 | `about.json` | `About`: data, clients and the truth about them, where anybody knows it | at the beginning |
 | `rounds.jsonl` | a `RoundLine` each round | appended, as soon as the model after the round has been tested |
 | `checkpoint/state.safetensors` | what the run needs to go on | every `checkpoint_every` rounds, and at the end |
+| `checkpoint/previous.safetensors` | the one before, for the case that the last is damaged | with it, until the end |
 | `final.safetensors` | the weights after the last round, under the model's own names | at the end |
 | `features.safetensors` | on request, what the final model sees in some images | at the end |
 | `summary.json` | `Summary`; marks a finished run | last |
@@ -22,8 +23,9 @@ from fedpca.atomic import locked, to_disk, write_whole
 from fedpca.errors import RunError
 
 SETTINGS, ABOUT, ROUNDS = "settings.toml", "about.json", "rounds.jsonl"
-CHECKPOINT, FINAL, FEATURES, SUMMARY = (
+CHECKPOINT, PREVIOUS, FINAL, FEATURES, SUMMARY = (
     "checkpoint/state.safetensors",
+    "checkpoint/previous.safetensors",
     "final.safetensors",
     "features.safetensors",
     "summary.json",
@@ -152,7 +154,7 @@ def read_about(folder: Path) -> About:
     """What the folder's run works on."""
     try:
         about: About = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"the run folder {folder} cannot be read: {error}") from None
     return about
 
@@ -168,4 +170,14 @@ def read_rounds(folder: Path) -> list[RoundLine]:
 def parse_rounds(content: bytes) -> tuple[list[RoundLine], int]:
     """The rounds in what was read of the record, and their bytes; a line that is still being written is passed over."""
     whole = content[: content.rfind(b"\n") + 1]
-    return [json.loads(line) for line in whole.splitlines()], len(whole)
+    return [_parse_line(line) for line in whole.splitlines()], len(whole)
+
+
+def _parse_line(text: bytes) -> RoundLine:
+    try:
+        line: RoundLine = json.loads(text)
+    except RecursionError:
+        raise ValueError(f"a line of {ROUNDS} is nested too deeply: {text[:40]!r}") from None
+    if not isinstance(line, dict):
+        raise ValueError(f"a line of {ROUNDS} must be a JSON object, got {text[:40]!r}")
+    return line

@@ -17,7 +17,16 @@ from fedpca.core import NOBODY, ClientId, Recipe, Server
 from fedpca.models.flat import Layout
 from fedpca.runs import folder
 from fedpca.runs.cell import Cell
-from fedpca.runs.checkpoint import Checkpoint, Memory, load_checkpoint, save_checkpoint, save_rest, save_tensors
+from fedpca.runs.checkpoint import (
+    Checkpoint,
+    DamagedError,
+    Memory,
+    go_back,
+    load_checkpoint,
+    save_checkpoint,
+    save_rest,
+    save_tensors,
+)
 from fedpca.runs.folder import About, ChoiceLine, ClientColumns, RoundLine
 from fedpca.runs.replan import replan
 from fedpca.runs.scores import summarize
@@ -52,15 +61,28 @@ class RunWriter:
         """Where the run stands, if it has a checkpoint, with the record cut back to it, and no longer finished."""
         if not (self.cell.folder / folder.CHECKPOINT).exists():
             return None
-        checkpoint = load_checkpoint(self.cell.folder, self.layout)
+        checkpoint = self._load()
         if (self.cell.folder / folder.FINAL).exists():
-            save_checkpoint(self.cell.folder, *checkpoint)  # with the weights, before their other copy goes
+            save_checkpoint(
+                self.cell.folder, *checkpoint, keep_last=False
+            )  # with the weights, before their other copy goes
         for name in (folder.SUMMARY, folder.FINAL, folder.FEATURES):
             (self.cell.folder / name).unlink(missing_ok=True)
         replan(self.cell, checkpoint.server.round)
         self.untested = checkpoint.untested
         folder.keep_rounds(self.cell.folder, checkpoint.server.round - bool(self.untested))
         return checkpoint
+
+    def _load(self) -> Checkpoint:
+        """The checkpoint; if it is damaged, the one before: what was played since is played again."""
+        try:
+            return load_checkpoint(self.cell.folder, self.layout)
+        except DamagedError as error:
+            if not go_back(self.cell.folder):
+                raise
+            why = str(error).partition(";")[0]
+            print(f"{why}: the run goes on from the checkpoint before", file=sys.stderr)
+            return load_checkpoint(self.cell.folder, self.layout)
 
     def add(self, line: RoundLine) -> None:
         """Adds a round whose model has been tested, or is not to be."""

@@ -49,6 +49,11 @@ class InProcess:
         """Every client, in the order of its shards."""
         return list(self.shards)
 
+    @property
+    def sizes(self) -> Mapping[ClientId, int]:
+        """How many samples each has."""
+        return {client: len(shard.y) for client, shard in self.shards.items()}
+
     def report(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Report | Failure]]:
         """Each ordered client's report."""
         return self._answers("report", params, orders, report_batching, answer_report)

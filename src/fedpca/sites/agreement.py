@@ -12,6 +12,7 @@ from fedpca.sites.encoding import Encoding
 from fedpca.sites.engine import NodeId
 from fedpca.sites.messages import SiteHead
 
+MAX_DIGITS = 100  # of a name that is sorted as a number
 IMAGES, TABLE = "images", "a table of numbers"
 
 
@@ -54,7 +55,7 @@ def agree(sites: Sequence[SiteHead], classes: tuple[str, ...]) -> Agreement:
 
 def by_value(name: str) -> tuple[int, int, str]:
     """Sorts names, numbers among them by their value."""
-    return (0, int(name), name) if name.isdecimal() else (1, 0, name)
+    return (0, int(name), name) if name.isdecimal() and len(name) < MAX_DIGITS else (1, 0, name)
 
 
 def assign(

@@ -10,6 +10,7 @@ import torch
 from fedpca.core import Net, Order, Params
 from fedpca.errors import SettingsError, WireError
 from fedpca.models.flat import layout_of
+from fedpca.screening import claims_of
 from fedpca.simulate.answer import answer_report, answer_train, site_for
 from fedpca.simulate.workers import Workers
 from fedpca.sites import messages
@@ -83,10 +84,10 @@ def work(visit: Visit, kind: str, net: Net, params: Params, order: Order) -> Con
     recipe = run.task.build(run.exchange).recipe(order.round)
     privacy = settings.privacy or run.privacy
     if kind == REPORT:
-        content = messages.write_report(privatize(answer_report(recipe, site), privacy))
+        content = messages.write_report(privatize(answer_report(recipe, site), privacy, claims_of(recipe.report)))
     else:
         update = answer_train(recipe, site)
-        update = replace(update, report=privatize(update.report, privacy))
+        update = replace(update, report=privatize(update.report, privacy, claims_of(recipe.train)))
         content = messages.write_update(update, layout_of(net.module))
     remember(settings.folder, run.id, order.round, kind, memory)
     return content

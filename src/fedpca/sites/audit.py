@@ -20,13 +20,12 @@ import torch
 from fedpca.atomic import locked, write_json
 from fedpca.auditing.estimate import Estimates, estimate
 from fedpca.auditing.files import AUDIT, write_audit
-from fedpca.auditing.folds import folds_of, method_tables
+from fedpca.auditing.folds import fold_plan, folds_of, method_tables
 from fedpca.auditing.options import AuditOptions
 from fedpca.auditing.record import NotTested, Record, audit_record
 from fedpca.auditing.summary import Summary, from_tables, to_tables
 from fedpca.core import NOBODY, ClientId, Failure, Order, Params, Server
 from fedpca.errors import RunError
-from fedpca.methods.define import Plan
 from fedpca.models.flat import Layout
 from fedpca.runs.checkpoint import checkpoint_round, load_checkpoint, save_checkpoint
 from fedpca.runs.folder import CHECKPOINT
@@ -103,11 +102,10 @@ def fold_session(
     experiment: Experiment, deployment: Deployment, options: AuditOptions, run: str, clients: int
 ) -> Session:
     """A fold as a run of so many sites; more than half of them must answer."""
-    plan = Plan(options.rounds, experiment.training, experiment.participation, options.seed, clients)
     task = Task(
         method=options.method,
         tables=method_tables(options),
-        plan=plan,
+        plan=fold_plan(options, experiment, clients),
         accuracy=experiment.evaluation.accuracy,
         data=experiment.data,
         model=experiment.model,
@@ -211,7 +209,7 @@ def _write_lists(audit: SiteAudit, folds: Sequence[Fold], record: Record, found:
 
 
 def _made_from(experiment: Experiment, options: AuditOptions) -> dict[str, Any]:
-    keys = {"model", "training", "participation", "data"}
+    keys = {"model", "training", "participation", "aggregation", "data"}
     return {"options": options.training, "experiment": experiment.model_dump(mode="json", include=keys)}
 
 

@@ -62,6 +62,11 @@ class SiteClients:
         """Every site that ever took part, whether it is there or not; the same throughout a round."""
         return self.names
 
+    @property
+    def sizes(self) -> Mapping[ClientId, int]:
+        """How many images or rows each site that is there said it has, when it joined."""
+        return {head.name: head.train for head in self.roster.heads()}
+
     def renew(self) -> None:
         """Begins the next round: whoever joined meanwhile takes part in it."""
         self.roster.refresh(at_once=True)

@@ -8,12 +8,15 @@ from fedpca.errors import SettingsError
 from fedpca.runs.check import check_experiment, one_run, plan_of
 from fedpca.settings.experiment import Experiment
 from fedpca.settings.toml import validate
-from fedpca.sites.settings import Deployment
+from fedpca.sites.settings import BOUNDS, Deployment
 from fedpca.sites.task import Task
 
 
 def read_deployment(table: Mapping[str, object], source: str) -> tuple[Experiment, Deployment]:
-    """The run in a table: keys of docs/settings.md with one method and one seed, and `[deploy]`."""
+    """The run in a table: keys of docs/settings.md with one method and one seed, and `[deploy]`.
+
+    What one site can do to the model is bounded, unless `[aggregation]` says otherwise.
+    """
     given = dict(table)
     deployment = validate(Deployment, given.pop("deploy", {}), source, ("deploy",))
     for key in ("methods", "seeds"):
@@ -22,6 +25,9 @@ def read_deployment(table: Mapping[str, object], source: str) -> tuple[Experimen
     data = given.get("data", {})
     if isinstance(data, dict):
         given["data"] = {"clients": deployment.sites, "dataset": given.get("name", "sites"), **data}
+    aggregation = given.get("aggregation", {})
+    if isinstance(aggregation, dict):
+        given["aggregation"] = {**BOUNDS, **aggregation}
     experiment = check_experiment({"seeds": [0], **given}, source)
     _refuse_simulation(experiment, source)
     return one_run(experiment, experiment.methods[0], experiment.seeds[0]), deployment

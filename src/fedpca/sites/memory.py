@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from fedpca.atomic import write_whole
+from fedpca.atomic import private_folder, write_whole
 from fedpca.errors import RunError
 
 HALVES = {"report": 0, "train": 1}
@@ -25,6 +25,7 @@ HALVES = {"report": 0, "train": 1}
 
 def identity(store: Path) -> str:
     """A word that only this site's store has, drawn when it is first asked for."""
+    private_folder(store)
     path = store / "identity"
     if not path.exists():
         write_whole(path, secrets.token_hex(16))
@@ -43,12 +44,15 @@ def recall(store: Path, run: str, round: int, half: str) -> dict[str, Tensor]:
 
 
 def remember(store: Path, run: str, round: int, half: str, memory: Mapping[str, Tensor]) -> None:
-    """Keeps the memory after a half of a round, and what this round began with."""
+    """Keeps the memory after a half of a round, and what this round and the one before began with.
+
+    A server whose last checkpoint is damaged goes on from the one before.
+    """
     folder = store / run
     if not memory and not folder.exists():
         return
     write_whole(folder / _name(round, half), save({key: value.contiguous() for key, value in memory.items()}))
-    before = [path for path in _saved(folder) if path.name < _name(round, "report")]
+    before = [path for path in _saved(folder) if path.name < _name(round - 1, "report")]
     for path in before[:-1]:
         path.unlink(missing_ok=True)
 

@@ -43,7 +43,7 @@ from fedpca.core import ClientId, Order, Params, Report, Update, Verdict
 from fedpca.errors import WireError
 from fedpca.models.flat import Layout
 from fedpca.settings.base import Share
-from fedpca.sites.columns import MAX_COLUMNS, ColumnHead
+from fedpca.sites.columns import MAX_COLUMNS, MAX_NAME, ColumnHead
 from fedpca.sites.settings import ReportPrivacy, SiteName
 from fedpca.sites.task import Task
 
@@ -51,6 +51,9 @@ HELLO, REPORT, TRAIN, EVALUATE = "hello", "report", "train", "evaluate"  # kinds
 STATE, SHOWN = "arrays", "shown"  # parts of messages that are arrays
 ORDER, RUN, SITE, NUMBERS, UPDATE, EVALUATION = "order", "run", "site", "report", "update", "evaluation"
 SAME_MODEL = "server and sites must build the same model"
+MAX_CLASSES, MAX_ROWS, MAX_SIDE = 100_000, 10**9, 1_000_000  # of a site
+MAX_NUMBERS = 1000  # of a report
+ClassName = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 EXACTLY = ConfigDict(strict=True, extra="forbid")
 
 Values = Mapping[str, Any]  # texts, numbers, and lists of them
@@ -114,10 +117,10 @@ class SiteHead(BaseModel):
     model_config = EXACTLY
     name: SiteName
     identity: Annotated[str, Field(max_length=64)]  # the same after a restart, another for another site of that name
-    classes: list[str]  # none where labels are the numbers of the model's outputs
-    shape: list[PositiveInt]  # of an image
-    train: PositiveInt
-    test: NonNegativeInt
+    classes: Annotated[list[ClassName], Field(max_length=MAX_CLASSES)]  # none where labels are numbers of outputs
+    shape: Annotated[list[Annotated[PositiveInt, Field(le=MAX_SIDE)]], Field(max_length=4)]  # of an image
+    train: Annotated[PositiveInt, Field(le=MAX_ROWS)]
+    test: Annotated[NonNegativeInt, Field(le=MAX_ROWS)]
     table: Json[Annotated[list[ColumnHead], Field(max_length=MAX_COLUMNS)]] = []  # its columns; none of images
 
     @model_validator(mode="after")
@@ -169,7 +172,7 @@ def _vector(name: str, array: NDArray[Any]) -> Tensor:
     if array.ndim != 1 or array.dtype not in (np.float32, np.float64):
         got = f"{array.dtype!s:.80} {array.shape!s:.80}"
         raise WireError(f"{SHOWN}: {name!r:.80} must be a vector of float32 or float64, got {got}")
-    return torch.from_numpy(array)
+    return torch.from_numpy(array.copy())
 
 
 def write_report(report: Report) -> Content:
@@ -179,6 +182,8 @@ def write_report(report: Report) -> Content:
 
 def read_report(content: Content) -> Report:
     """The report that a site sent."""
+    if (count := len(content.tables.get(NUMBERS, {}))) > MAX_NUMBERS:
+        raise WireError(f"{NUMBERS!r} must have at most {MAX_NUMBERS} numbers, got {count} numbers")
     return validate(REPORT_VALUES, content, NUMBERS)
 
 
@@ -289,7 +294,7 @@ def _params(content: Content, name: str, layout: Layout) -> Params:
         if (got.shape, got.dtype) != (shape, dtype):
             place = f"{name}: {key!r} must be {dtype} {shape}"
             raise WireError(f"{place}, got {got.dtype!s:.80} {got.shape!s:.80}; {SAME_MODEL}")
-    return layout.params({key: torch.from_numpy(arrays[key]) for key in needed})
+    return layout.params({key: torch.from_numpy(arrays[key].copy()) for key in needed})  # now that they fit
 
 
 def _needed(layout: Layout) -> dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]]:

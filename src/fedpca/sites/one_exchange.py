@@ -8,6 +8,7 @@ import torch
 
 from fedpca.core import Method, Recipe, ReportPart, Samples, Select, Site, Train, Update
 from fedpca.parts.client.select import nothing
+from fedpca.screening import Claims, claims_of, joint_claims
 
 
 def in_one_exchange(method: Method) -> Method:
@@ -34,6 +35,11 @@ class ReportAndTrain:
     report: ReportPart
     select: Select
     train: Train
+
+    @property
+    def claims(self) -> Claims:
+        """What the report can say, and what training can."""
+        return joint_claims((claims_of(self.report), claims_of(self.train)))
 
     def __call__(self, site: Site, samples: Samples) -> Update:
         """The update with the report in it; a dropped client sends its report alone."""

@@ -6,30 +6,26 @@ from math import inf
 from secrets import SystemRandom
 
 from fedpca.core import Report
+from fedpca.screening import Bound, Claims
 from fedpca.sites.settings import ReportPrivacy
 
-RANGES = {  # of what can be negative or a share
-    "dispersion": (-inf, inf),
-    "slope": (-inf, inf),
-    "confidence": (0.0, 1.0),
-}
+ANY = Bound(-inf, inf)  # of a number that the method does not declare
 _RANDOM = SystemRandom()  # not the run's seed: the server knows that, and could take the noise off again
 
 
-def privatize(report: Report, privacy: ReportPrivacy) -> Report:
-    """The same report with each number clipped, with noise, and back in the range that it can have."""
+def privatize(report: Report, privacy: ReportPrivacy, claims: Claims) -> Report:
+    """The same report with each number clipped, with noise, and back in the bounds that its part declares."""
     if privacy.clip is None and not privacy.noise:
         return report
     return {
-        name: [_privatize(number, name, privacy) for number in value]
+        name: [_privatize(number, claims.bounds.get(name, ANY), privacy) for number in value]
         if isinstance(value, list)
-        else _privatize(value, name, privacy)
+        else _privatize(value, claims.bounds.get(name, ANY), privacy)
         for name, value in report.items()
     }
 
 
-def _privatize(number: float, name: str, privacy: ReportPrivacy) -> float:
+def _privatize(number: float, bound: Bound, privacy: ReportPrivacy) -> float:
     limit = inf if privacy.clip is None else privacy.clip
-    low, high = RANGES.get(name.rpartition("/")[2], (0.0, inf))
     noisy = min(max(number, -limit), limit) + _RANDOM.gauss(0.0, privacy.noise)
-    return min(max(noisy, low), high)
+    return min(max(noisy, bound.low), bound.high)

@@ -14,6 +14,8 @@ from fedpca.settings.base import Count, Device, Names, NonNegative, Positive, Se
 SITE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$"  # a file's name, a log's prefix and a setting's value
 SiteName = Annotated[str, Field(pattern=SITE_NAME)]
 
+BOUNDS = {"max_weight": 3.0, "max_size": 10.0, "clip": 3.0}  # `[aggregation]` of a deployment that sets nothing else
+
 
 class ReportPrivacy(Settings):
     """What is done to the numbers of a report before they leave a site."""

@@ -10,10 +10,12 @@ from torch import Tensor
 from fedpca.core import Params, Report, Site
 from fedpca.models.flat import load, params_of
 from fedpca.parts.client.report import all_logits
+from fedpca.screening import Bound, says
 
 FULL = 1 - 1e-6  # a share above this counts as this, so that what the others made stays computable
 
 
+@says()
 def keep_state(site: Site, params: Params) -> Report:
     """Nothing to send; the client keeps what it sent, to take it out of the next global model."""
     site.memory["weights"], site.memory["buffers"] = params.weights, params.buffers
@@ -21,6 +23,7 @@ def keep_state(site: Site, params: Params) -> Report:
     return {}
 
 
+@says(others=Bound(0, 1, needed="never"))
 def accuracy_without_own(site: Site) -> Report:
     """`others`: balanced accuracy, on the client's data, of the global model without the client's last update.
 

@@ -6,9 +6,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedpca.core import Report, Site
-from fedpca.parts.client.report import all_logits
+from fedpca.parts.client.report import MAX_LOSS, all_logits
+from fedpca.screening import Bound, says
 
 
+@says(class_loss=Bound(0, MAX_LOSS, many=True), class_count=Bound(0, 1e12, many=True))
 def class_losses(site: Site) -> Report:
     """`class_loss` and `class_count`: mean loss and number of the samples labelled with each class; 0 without any."""
     logits = all_logits(site).double()

@@ -9,7 +9,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedpca.core import Params, Report, Site
-from fedpca.parts.client.report import all_logits
+from fedpca.parts.client.report import LOSS, MAX_LOSS, all_logits
+from fedpca.screening import Bound, Claims
 
 Measure = Literal["loss", "accuracy"]
 
@@ -19,6 +20,11 @@ class KeepOwnLevel:
     """Nothing to send; the client keeps how badly its own new model does on its data."""
 
     measure: Measure
+
+    @property
+    def claims(self) -> Claims:
+        """Nothing."""
+        return Claims()
 
     def __call__(self, site: Site, params: Params) -> Report:
         site.memory["own"] = torch.tensor([site.order.round, badness(site)[self.measure]], dtype=torch.float64)
@@ -30,6 +36,12 @@ class Gap:
     """`loss` of the global model and, for who trained last round, `gap`: how much worse it does than the own model."""
 
     measure: Measure
+
+    @property
+    def claims(self) -> Claims:
+        """A difference of losses, or of shares; who did not train last round has none."""
+        most = MAX_LOSS if self.measure == "loss" else 1.0
+        return Claims({"loss": LOSS, "gap": Bound(-most, most, needed="never")})
 
     def __call__(self, site: Site) -> Report:
         here, own = badness(site), site.memory.get("own")

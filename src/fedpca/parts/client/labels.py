@@ -9,8 +9,13 @@ import torch
 from torch import Tensor
 
 from fedpca.parts.server.identify import FLOOR
+from fedpca.screening import Bound, says
 
 PASSES = 8  # of adapting predictions to class shares; more change the third digit of a slope
+
+# both are over the variation of predictions, which may be tiny; where all predictions are alike there are none
+SLOPE, SLOPE_ERROR = Bound(-1e6, 1e6, needed="never"), Bound(0, 1e15, needed="never")
+SHARE = Bound(0, 1)
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ def side_by_side(probs: Tensor, labels: Tensor, owners: Tensor, sizes: Sequence[
     return Labelled(filled, marks, marks.sum(dim=1, keepdim=True), count.double())
 
 
+@says(slope=SLOPE, slope_error=SLOPE_ERROR)
 def label_slopes(probs: Tensor, labels: Tensor, owners: Tensor, sizes: Sequence[int]) -> list[dict[str, float]]:
     """How far each client's labels follow the model's probabilities: `slope` of one on the other; `slope_error`.
 
@@ -66,6 +72,15 @@ def _slopes(given: Labelled) -> tuple[list[dict[str, float]], Tensor]:
     return found, totals / given.sizes
 
 
+@says(
+    slope=SLOPE,
+    slope_error=SLOPE_ERROR,
+    variation=SHARE,
+    agreement=SHARE,
+    agreement_error=SHARE,
+    disagreement=SHARE,
+    classes=Bound(2, 1e6),
+)
 def label_evidence(probs: Tensor, labels: Tensor, owners: Tensor, sizes: Sequence[int]) -> list[dict[str, float]]:
     """What each client's labels say beside predictions that were adapted to its own class shares.
 

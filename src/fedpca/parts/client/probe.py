@@ -13,6 +13,8 @@ from fedpca.core import Report, Site
 from fedpca.models.device import to_device
 from fedpca.parts.abilities import ShiftsLogits
 from fedpca.parts.client.loss import is_skewed
+from fedpca.parts.client.report import MAX_LOSS
+from fedpca.screening import Bound, Claims
 
 MORE_RARE = "more_rare"  # shown by the server: what a larger weight of rare clients would add to the weights
 GAIN = "gain"  # in a report: by how much the loss would fall
@@ -45,6 +47,11 @@ class TryMoreRare:
     held_out: HeldOut
     max_rows: int
     loss: ShiftsLogits
+
+    @property
+    def claims(self) -> Claims:
+        """A difference of losses, where the server shows something to try."""
+        return Claims({GAIN: Bound(-MAX_LOSS, MAX_LOSS, needed="never")})
 
     def __call__(self, site: Site) -> Report:
         return self.of_many([site])[0]
@@ -83,6 +90,11 @@ class ReportSkew:
     """`skewed`: 1 if the client's classes are skewed, so that its training is adjusted, else 0."""
 
     deviations: float  # see `is_skewed`
+
+    @property
+    def claims(self) -> Claims:
+        """Yes or no."""
+        return Claims({SKEWED: Bound(0, 1)})
 
     def __call__(self, site: Site) -> Report:
         return {SKEWED: float(is_skewed(site.y, site.net.classes, self.deviations))}

@@ -12,6 +12,7 @@ from fedpca.core import LABELS, Params, Report, Samples, Site
 from fedpca.parts.client.report import all_logits
 from fedpca.parts.client.select import everything, nothing
 from fedpca.parts.mixture import in_upper_group
+from fedpca.screening import Bound, Claims
 
 MOST = 1e3  # local dimensions above this count as this: ties among saturated predictions give millions
 
@@ -27,6 +28,11 @@ class Scatter:
     """`lid`: mean local intrinsic dimension of the own new model's predictions; the client keeps its losses."""
 
     neighbours: int
+
+    @property
+    def claims(self) -> Claims:
+        """A dimension."""
+        return Claims({"lid": Bound(0, MOST)})
 
     def __call__(self, site: Site, params: Params) -> Report:
         """The number; each sample's loss goes into the memory, for `CorrectWorst` to use in the next round."""
@@ -68,6 +74,11 @@ class CorrectWorst:
     share: float
     confidence: float
 
+    @property
+    def claims(self) -> Claims:
+        """A share; who has not trained since it was asked last says none."""
+        return Claims({"noise": Bound(0, 1, needed="never")})
+
     def __call__(self, site: Site) -> Report:
         """The number; nothing where the client has not trained since it was asked last."""
         losses = site.memory.pop("losses", None)
@@ -90,6 +101,11 @@ class CorrectConfident:
     """Nothing to report; a client judged mislabeled corrects every label that the global model is sure about."""
 
     confidence: float
+
+    @property
+    def claims(self) -> Claims:
+        """Nothing."""
+        return Claims()
 
     def __call__(self, site: Site) -> Report:
         if site.order.verdict.group == "mislabeled":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import log
 from typing import Literal
 
 import torch
@@ -17,15 +18,20 @@ from fedpca.parts.abilities import OfMany, ability
 from fedpca.parts.client.augment import Augment
 from fedpca.parts.client.step import radius_in
 from fedpca.parts.server.identify import FLOOR
+from fedpca.screening import Bound, Claims, claims_of, joint_claims, says
 
 BATCH = (
     128  # rows of a pass without gradients; larger ones leave the cache and take 1.6 times as long with convolutions
 )
+MAX_LOSS = 1e6  # a mean cross-entropy above it takes logits that no training makes
+MAX_SPREAD = 200.0  # logarithm of the largest dispersion that features in single precision can have
+LOSS = Bound(0, MAX_LOSS)
 # probabilities (classes, N), labels, whose they are, sizes -> each client's numbers
 LabelNumbers = Callable[[Tensor, Tensor, Tensor, Sequence[int]], Sequence[Mapping[str, float]]]
 MANY = 2048  # rows of a pass for many small clients of a network without convolutions
 
 
+@says(loss=LOSS)
 def mean_loss(site: Site) -> Report:
     """`loss`: mean cross-entropy of the labels in use."""
     logits = all_logits(site)
@@ -43,6 +49,11 @@ class Sharpness:
     def reads_rounds(self) -> bool:
         """Unless the radius is constant."""
         return self.growth > 0
+
+    @property
+    def claims(self) -> Claims:
+        """A loss rises by no more than losses can be."""
+        return Claims({"sharpness": LOSS})
 
     def __call__(self, site: Site) -> Report:
         """The rise, at least 1e-10; the model is left as it was."""
@@ -79,6 +90,11 @@ class JoinReports:
         return {key: value for part in self.parts for key, value in part(site).items()}
 
     @property
+    def claims(self) -> Claims:
+        """All that the parts can say."""
+        return joint_claims(map(claims_of, self.parts))
+
+    @property
     def needs_features(self) -> bool:
         """Whether one of them does."""
         return any(ability(part, "needs_features") for part in self.parts)
@@ -109,6 +125,13 @@ class PerformanceAndCapacity:
     def needs_features(self) -> bool:
         """Dispersion is that of the features."""
         return True
+
+    @property
+    def claims(self) -> Claims:
+        """A logarithm that has a floor, and shares; who has no sample predicted as labelled has no confidence."""
+        own = {"loss": LOSS, "dispersion": Bound(log(FLOOR), MAX_SPREAD)}
+        sure = {"confidence": Bound(0, 1, needed="never")} if self.confidence else {}
+        return joint_claims((Claims({**own, **sure}), claims_of(self.labels)))
 
     @property
     def reads_rounds(self) -> bool:

@@ -17,6 +17,7 @@ from fedpca.parts.abilities import BatchTraining, ability
 from fedpca.parts.client.augment import Augment, Blend
 from fedpca.parts.client.loss import Loss, cross_entropy
 from fedpca.parts.client.step import Step, descend
+from fedpca.screening import Claims, claims_of
 
 PIECE = 1 << 15  # pixels of the images of a part of a batch: what convolutions make of them stays in the cache
 BY_IMAGE = (nn.Conv2d, nn.ReLU, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.Flatten, nn.Linear, nn.GroupNorm)
@@ -103,6 +104,11 @@ class LocalTraining:
             shuffled = torch.randperm(count, generator=rng)
             for begin in range(0, count - 1, self.batch):
                 yield shuffled[begin : begin + self.batch] if count > self.batch else shuffled
+
+    @property
+    def claims(self) -> Claims:
+        """What is said of the client's own new model, where it has one."""
+        return claims_of(self.after).after_training()
 
     @property
     def as_batch(self) -> BatchTraining | None:

@@ -261,9 +261,17 @@ def read_run(folder: Path) -> Run:
         raise RunError(f"the run folder {folder} cannot be read: {error}") from None
     about, rounds = read_about(folder), read_rounds(folder)
     _check_entries(folder, f"{ABOUT} has", about, ("dataset", "clients"))
-    for number, line in enumerate(rounds, start=1):
-        _check_entries(folder, f"line {number} of {ROUNDS} has", line, ("round", "groups", "clients"))
+    _check_entries(folder, f"clients of {ABOUT} has", about["clients"], ("id",))
+    for line in rounds:
+        require_round(folder, line)
     return Run(folder, settings, _known(about, settings), rounds)
+
+
+def require_round(folder: Path, line: RoundLine) -> None:
+    """Refuses a line of the record that lacks what everybody reads."""
+    place = f"a line of {ROUNDS}, round {line.get('round')!s:.20},"
+    _check_entries(folder, f"{place} has", line, ("round", "groups", "clients"))
+    _check_entries(folder, f"clients in {place} has", line["clients"], ("id",))
 
 
 def _check_entries(folder: Path, what: str, found: object, keys: Sequence[str]) -> None:

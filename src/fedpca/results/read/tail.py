@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedpca.errors import RunError
-from fedpca.results.read.runs import Run, read_run
+from fedpca.results.read.runs import Run, read_run, require_round
 from fedpca.runs.folder import ROUNDS, parse_rounds
 
 
@@ -33,6 +33,8 @@ class Tail:
             lines, size = parse_rounds(content)
         except ValueError as error:
             raise RunError(f"the run folder {self.path.parent} cannot be read: {error}") from None
+        for line in lines:
+            require_round(self.path.parent, line)
         if lines:
             self.run = replace(self.run, rounds=[*self.run.rounds, *lines])
             self.offset += size

@@ -1,0 +1,78 @@
+"""What a site with a valid key can say when it joins and answers, beyond what any site has to say."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from fedpca.core import Failure
+from fedpca.errors import WireError, printable
+from fedpca.sites import messages
+from fedpca.sites.agreement import by_value
+from fedpca.sites.memory import identity
+from fedpca.sites.messages import MAX_NUMBERS, NUMBERS, SITE, Content, read_report, read_site
+
+HELLO = {
+    "name": "berlin",
+    "identity": "x",
+    "classes": ["no", "yes"],
+    "shape": [1, 8, 8],
+    "train": 10,
+    "test": 0,
+    "table": "[]",
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("classes", ["9" * 5000]),
+        ("classes", ["a"] * 100_001),
+        ("classes", ["\x1b[2J all is well"]),
+        ("classes", ["two\nlines"]),
+        ("shape", [1] * 100),
+        ("shape", [1, 10**9, 10**9]),
+        ("train", 10**12),
+        ("test", 10**12),
+        ("identity", "x" * 65),
+        ("name", "a\nb"),
+    ],
+)
+def test_a_hello_beyond_its_bounds_is_refused_in_one_short_line(key: str, value: object):
+    assert read_site(Content({SITE: HELLO})).train == 10
+    with pytest.raises(WireError) as caught:
+        read_site(Content({SITE: {**HELLO, key: value}}))
+    assert key in str(caught.value)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 400
+
+
+def test_a_class_name_of_thousands_of_digits_sorts_like_a_word():
+    assert sorted(["10", "9" * 5000, "9"], key=by_value) == ["9", "10", "9" * 5000]
+
+
+def test_texts_of_sites_have_no_control_characters():
+    forged = Failure("no\x1b[31m\r\nround 7: all is well\x00\u202e" + "x" * 10_000)
+    assert forged.reason.isprintable()
+    assert forged.reason.startswith("no")
+    assert len(forged.reason) <= 500
+    assert Failure("it did not answer within 5 s").reason == "it did not answer within 5 s"
+    assert printable("Köln: 3 µm") == "Köln: 3 µm"
+
+
+def test_a_report_of_numbers_without_end_is_refused_before_it_is_looked_at():
+    report = {str(number): 0.0 for number in range(MAX_NUMBERS + 1)}
+    with pytest.raises(WireError, match=f"{MAX_NUMBERS + 1} numbers"):
+        read_report(Content({NUMBERS: report}))
+
+
+def test_a_store_is_for_its_owner_alone(tmp_path: Path):
+    store = tmp_path / "state" / "store"
+    identity(store)
+    assert stat.S_IMODE(store.stat().st_mode) == 0o700
+    store.chmod(0o755)  # as earlier versions made it
+    identity(store)
+    assert stat.S_IMODE(store.stat().st_mode) == 0o700
+    assert messages.HELLO
