@@ -40,7 +40,8 @@ def raw(train, test=None, columns=None):
 
     test = [grey()] if test is None else test
     labels = np.arange(len(train)) % 2, np.arange(len(test)) % 2
-    return RawDataset((source("train", train, columns), source("test", test)), labels, ("a", "b"))
+    rows = np.arange(len(train)), np.arange(len(train), len(train) + len(test))
+    return RawDataset((source("train", train, columns), source("test", test)), labels, ("a", "b"), rows)
 
 
 def kept(tmp_path, train, test=None, size=None, columns=None, progress=lambda done, total: None):

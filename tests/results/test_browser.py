@@ -416,7 +416,7 @@ def test_light_and_dark(page: Chrome):
     assert lightness(page, "body") > 0.9
     look(page, 1200, 900, color_scheme="dark")
     assert lightness(page, "body") < 0.2
-    assert css(page, "#theme").text == "Light colours"
+    until(lambda: css(page, "#theme").text == "Light colours")  # an event tells the page
     css(page, "#theme").click()
     assert lightness(page, "body") > 0.9
     css(page, "#theme").click()
