@@ -22,6 +22,9 @@ AGAINST = {"qfedavg", "fedce", "fedga", "fedism", "median", "rfa", "fedcorr", "f
 TOGETHER = {"qfedavg+median", "fedce+rfa", "fedga+fedcorr", "fedism+fednoro", "hnobs"}
 ROWS = {"fedavg", *AGAINST, *TOGETHER, "fedpca-d", "fedpca-hs"}
 WITH_D = {name for fair in ("qfedavg", "fedce", "fedga", "fedism") for name in (fair, f"{fair}+d")}
+ABLATED = {"fedpca-d", "fedpca-wo-fairness", "fedpca-wo-robustness"}
+BOTH = {"fedpca-d", "fedpca-hs"}
+FAIR_BY_LOSS = {"qfedavg", "hnobs"}
 GRID = {0.1, 0.25, 0.5, 1.0, 2.0, 5.0}
 
 Noise = tuple[float, float]  # rho, eta
@@ -30,6 +33,8 @@ CIFAR: dict[Noise, Sizes] = {(0.2, 1.0): (35, 5, 10), (0.4, 0.8): (25, 5, 20), (
 FIRST: dict[Noise, Sizes] = {(0.2, 1.0): (35, 5, 10)}
 FURTHER: dict[Noise, Sizes] = {(0.1, 1.0): (40, 5, 5), (0.2, 0.8): (35, 5, 10), (0.4, 0.6): (25, 5, 20)}
 ICH: dict[Noise, Sizes] = {(0.1, 1.0): (14, 4, 2), (0.2, 0.8): (12, 4, 4), (0.4, 0.6): (8, 4, 8)}
+FIRST_ICH: dict[Noise, Sizes] = {(0.1, 1.0): (14, 4, 2)}
+UNIFORM: dict[Noise, Sizes] = {(0.2, 1.0): (36, 5, 10)}
 ISIC: dict[Noise, Sizes] = {(0.1, 1.0): (14, 4, 2)}
 
 
@@ -50,17 +55,24 @@ FACTS = {
     "cifar10": Fact("cifar10", CIFAR, ROWS),
     "rsna-ich": Fact("rsna-ich", ICH, ROWS, q=1.0),
     "isic-2019": Fact("isic-2019", ISIC, ROWS, q=0.4),
-    "ablation": Fact("cifar10", FIRST, {"fedpca-d", "fedpca-wo-fairness", "fedpca-wo-robustness"}),
+    "ablation": Fact("cifar10", FIRST, ABLATED),
+    "ablation-rsna-ich": Fact("rsna-ich", FIRST_ICH, ABLATED, q=1.0),
     "combined": Fact("cifar10", FIRST, {*WITH_D, "fedpca-d"}),
-    "q-sweep": Fact("cifar10", FIRST, {"fedpca-d"}, q=None),
-    "warmup-sweep": Fact("cifar10", FIRST, {"fedpca-d"}, warmup=None),
+    "combined-rsna-ich": Fact("rsna-ich", FIRST_ICH, {*WITH_D, "fedpca-d"}, q=1.0),
+    "q-sweep": Fact("cifar10", FIRST, BOTH, q=None),
+    "q-sweep-rsna-ich": Fact("rsna-ich", FIRST_ICH, BOTH, q=None),
+    "warmup-sweep": Fact("cifar10", FIRST, BOTH, warmup=None),
+    "warmup-sweep-rsna-ich": Fact("rsna-ich", FIRST_ICH, BOTH, q=1.0, warmup=None),
     "tsne": Fact("cifar10", FIRST, {"fedavg", "fedpca-d", "fedpca-hs"}, seeds=(0,)),
     "non-iid-label": Fact("cifar10", FURTHER, ROWS, study="non-iid label"),
     "non-iid-input": Fact("cifar10", FURTHER, ROWS, study="non-iid input"),
-    "uniform-noise": Fact("cifar10", {(0.2, 1.0): (36, 5, 10)}, ROWS, study="uniform noise"),
-    "search-q-cifar10": Fact("cifar10", CIFAR, {"qfedavg"}, seeds=(0,)),
-    "search-q-rsna-ich": Fact("rsna-ich", ICH, {"qfedavg"}, seeds=(0,)),
-    "search-q-isic-2019": Fact("isic-2019", ISIC, {"qfedavg"}, seeds=(0,)),
+    "uniform-noise": Fact("cifar10", UNIFORM, ROWS, study="uniform noise"),
+    "search-q-cifar10": Fact("cifar10", CIFAR, FAIR_BY_LOSS, seeds=(0,)),
+    "search-q-rsna-ich": Fact("rsna-ich", ICH, FAIR_BY_LOSS, seeds=(0,)),
+    "search-q-isic-2019": Fact("isic-2019", ISIC, FAIR_BY_LOSS, seeds=(0,)),
+    "search-q-non-iid-label": Fact("cifar10", FURTHER, FAIR_BY_LOSS, study="non-iid label", seeds=(0,)),
+    "search-q-non-iid-input": Fact("cifar10", FURTHER, FAIR_BY_LOSS, study="non-iid input", seeds=(0,)),
+    "search-q-uniform-noise": Fact("cifar10", UNIFORM, FAIR_BY_LOSS, study="uniform noise", seeds=(0,)),
 }
 SETTINGS = [(name, setting) for name in FACTS for setting in read_settings(FOLDER / f"paper/{name}.toml")]
 
@@ -194,10 +206,11 @@ def test_sweeps_hold_the_papers_own_value():
     assert (len(set(q)), len(set(warmups))) == (len(q), len(warmups)) == (6, 5)
 
 
-@pytest.mark.parametrize("dataset", SIZES)
-def test_q_is_searched_over_the_papers_grid_and_never_on_test_images(dataset: str):
-    found, fact = paper(f"search-q-{dataset}"), FACTS[f"search-q-{dataset}"]
-    tried = {(each.noise.clients, each.noise.labels, settings(each, "qfedavg").q) for each in found.values()}
+@pytest.mark.parametrize("name", [name for name in FACTS if name.startswith("search-q-")])
+@pytest.mark.parametrize("method", sorted(FAIR_BY_LOSS))
+def test_q_is_searched_over_the_papers_grid_and_never_on_test_images(name: str, method: str):
+    found, fact = paper(name), FACTS[name]
+    tried = {(each.noise.clients, each.noise.labels, settings(each, method).q) for each in found.values()}
     assert tried == {(*noise, q) for noise in fact.noises for q in GRID}
     assert {each.evaluation.on for each in found.values()} == {"validation"}
     assert {each.data.validation_share for each in found.values()} == {0.1}

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from fedpca.errors import SettingsError
-from fedpca.results.tables.facts import FACTS, read_facts, study_of
+from fedpca.results.tables import paper
+from fedpca.results.tables.facts import FACTS, Facts, read_facts, study_of
 from fedpca.results.tables.paper import PaperNumbers, with_paper
 from fedpca.results.tables.plain import as_csv, as_json
-from fedpca.results.tables.sheets import for_pages, for_terminal
+from fedpca.results.tables.sheets import for_terminal
 from fedpca.runs.check import check_experiment
 from tests.results.test_rows import ABOUT, tables_of, write_run
 
@@ -71,12 +72,23 @@ def test_fedavg_weighs_everybody_alike(dataset: str, rare: float):
         assert value == pytest.approx(rare * (1 - rho))
 
 
-def test_there_is_a_place_for_every_table():
+def test_every_number_and_deviation_of_the_paper_is_there():
+    """Counted in the paper; 40 numbers stand in two tables, and the table of weights has no deviations."""
+    facts = read_facts()
+    assert len(list(facts.numbers())) == 998
+    assert len(dict(facts.numbers())) == 958
+    assert len(list(facts.spreads())) == 928
+    assert all(table.complete for table in facts.tables.values())
+    without = {place.score for place, _ in facts.numbers() if place not in dict(facts.spreads())}
+    assert without == {"w_r_times_not_w_m"}
+
+
+def test_every_table_of_the_paper_has_its_settings():
     tables = read_facts().tables
     assert {name: len(table.cells) for name, table in tables.items()} == {
         "main": 7,
-        "ablation": 1,
-        "combined": 1,
+        "ablation": 2,
+        "combined": 2,
         "std": 7,
         "weights": 7,
         "non-iid-label": 3,
@@ -91,12 +103,14 @@ def test_there_is_a_place_for_every_table():
         ("worst_acc = 63.99", "worst_acc = 163.99", "less than or equal to 100"),
         ("worst_acc = 63.99", "worse_acc = 63.99", "worse_acc"),
         (
-            "fedce = { worst_acc = 59.80 }",
-            "fedde = { worst_acc = 59.80 }",
-            "'fedde' is not in .methods. .did you mean 'fedce'",
+            "fedce = { worst_acc = 59.80,",
+            "fedde = { worst_acc = 59.80,",
+            "fedce has a deviation of average_acc, but no such number",
         ),
+        ("fedce = { worst_acc = 10.06,", "fedde = { worst_acc = 10.06,", "fedde has a deviation"),
+        ("fedavg = { w_r_times_not_w_m", "fedawg = { w_r_times_not_w_m", "'fedawg' is not in .methods. .*'fedavg'"),
         ('dataset = "cifar10"', 'dataset = "cifar11"', "'cifar11' is not in .datasets."),
-        ("fedga = { worst_acc = 58.51 }", "fedga = { worst_acc = 58.52 }", "fedga, worst_acc is 58.52 and 58.51"),
+        ("fedga = { worst_acc = 58.51,", "fedga = { worst_acc = 58.52,", "fedga, worst_acc is 58.52 and 58.51"),
         ("[methods]", "[methods", "cannot be used"),
     ],
 )
@@ -124,14 +138,28 @@ def test_a_run_as_in_the_paper_is_compared_with_its_own_setting(tmp_path: Path):
         ({"data": {"dataset": "cifar10", "clients": 50, "train_images": 500}}, "all images of CIFAR-10"),
     ],
 )
-def test_a_smaller_federation_is_compared_only_if_asked(tmp_path: Path, changed: dict, difference: str):
+def test_a_smaller_federation_is_compared_and_the_difference_mentioned(tmp_path: Path, changed: dict, difference: str):
     write_cifar(tmp_path / "a", **changed)
+    for told in (published(tmp_path), published(tmp_path, "CIFAR-10")):
+        assert told.pairs
+        assert told.remarks[0].startswith("The paper's setting is another: ")
+        assert difference in told.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "noise", "title"),
+    [
+        ("fashion-mnist", (0.2, 1.0), "CIFAR-10"),
+        ("ich-ct", (0.1, 1.0), "RSNA ICH"),
+        ("isic2019-ham10000", (0.1, 1.0), "ISIC 2019"),
+    ],
+)
+def test_a_dataset_that_stands_in_for_the_papers_is_compared(tmp_path: Path, dataset: str, noise: tuple, title: str):
+    about = {**ABOUT, "dataset": dataset}
+    write_run(tmp_path / "a", about=about, noise=dict(zip(("clients", "labels"), noise, strict=True)))
     told = published(tmp_path)
-    assert not told.pairs
-    assert difference in told.remarks[0]
-    assert "--paper-of cifar10" in told.remarks[0]
-    assert difference in published(tmp_path, "cifar10").remarks[0]
-    assert published(tmp_path, "CIFAR-10").pairs
+    assert told.setting == f"{title}, ρ = {noise[0]}, η = {noise[1]}"
+    assert f"{title} (here {dataset})" in told.remarks[0]
 
 
 def test_fewer_rounds_are_compared_and_mentioned(tmp_path: Path):
@@ -175,14 +203,47 @@ def test_which_study_settings_belong_to(tables: dict, study: str | None):
     assert study_of(check_experiment({"name": "made", **tables}, "made")) == study
 
 
-def test_a_number_that_is_not_at_hand_is_said_to_be_missing(tmp_path: Path):
-    write_run(tmp_path / "a", noise={**NOISE, "where": "anywhere"})
+def test_what_the_paper_does_not_print_is_told_from_what_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The paper has no table of weights of the study with uniform noise, and no row of RFA in it."""
+    write_run(tmp_path / "a", noise={**NOISE, "where": "anywhere"}, shares=SHARES)
+    write_run(tmp_path / "b", noise={**NOISE, "where": "anywhere"}, method="rfa")
     told = published(tmp_path, "cifar10")
     assert told.setting == "CIFAR-10, uniform noise, ρ = 0.2, η = 1.0"
-    assert any("the paper's number is not in the facts file: worst ACC" in remark for remark in told.remarks)
-    *_, sheet = for_pages(with_paper(tables_of(tmp_path), "cifar10"))
-    assert not sheet.lines
-    assert "the paper's number is not in the facts file" in " ".join(sheet.notes)
+    assert "For all of these methods the paper prints no number: STD ACC, STD AUC, w_r(1-w_m)." in told.remarks
+    assert "For these methods the paper prints no number: rfa." in told.remarks
+
+    facts = FACTS.read_text(encoding="utf-8")
+    lacking = facts.replace('study = "uniform noise"', 'study = "uniform noise"\ncomplete = false')
+    (tmp_path / "facts.toml").write_text(lacking, encoding="utf-8")
+    monkeypatch.setattr(paper, "read_facts", lambda: read_facts(tmp_path / "facts.toml"))
+    told = published(tmp_path, "cifar10")
+    assert "For these methods the paper's number is not known here: rfa." in told.remarks
+
+
+def test_every_number_of_the_paper_is_shown(tmp_path: Path):
+    """A run of each method in each of the paper's settings: its tables then have all 958 different numbers."""
+    facts = read_facts()
+    for i, (study, dataset, rho, eta) in enumerate({place[:4]: None for place, _ in facts.numbers()}):
+        for place in {place.method: place for place, _ in facts.numbers() if place[:4] == (study, dataset, rho, eta)}:
+            write_run(tmp_path / f"{i}/{place}", method=place, **as_in_the_paper(facts, study, dataset, rho, eta))
+    tables = with_paper(tables_of(tmp_path))
+    pairs = [pair for table in tables for own in table.published.pairs.values() for pair in own.values()]
+    assert len(pairs) == 958
+    assert sum(pair.spread is not None for pair in pairs) == 888  # 928, less the 40 that stand twice
+    shown = [sheet for sheet in for_terminal(tables) if sheet.title.startswith("Beside the paper")]
+    cells = [cell for sheet in shown for line in sheet.lines for cell in line.cells[1::2] if cell is not None]
+    assert len(cells) == 958
+    assert max(len(sheet.columns) for sheet in shown) == 6
+
+
+def as_in_the_paper(facts: Facts, study: str, dataset: str, rho: float, eta: float) -> dict:
+    """Settings of one study in the paper."""
+    own = facts.datasets[dataset]
+    about = {**ABOUT, "dataset": own.names[0], "clients": {"id": ["0", "1", "10"] + ["x"] * (own.clients - 3)}}
+    noise = {"clients": rho, "labels": eta, "where": "anywhere" if study == "uniform noise" else "common"}
+    rare = {"share": own.rare, "clean_share": 0.4 if study == "non-iid input" else 0.0}
+    more = {"data": {"clients": own.clients, "split": "dirichlet"}} if study == "non-iid label" else {}
+    return {"about": about, "noise": noise, "rare": rare, "shares": SHARES, "rounds": own.rounds, **more}
 
 
 def test_the_order_of_methods(tmp_path: Path):
@@ -192,11 +253,18 @@ def test_the_order_of_methods(tmp_path: Path):
     told = published(tmp_path, "cifar10")
     orders = {order.score: (order.methods, order.tau) for order in told.orders}
     assert orders["worst_acc"] == (4, pytest.approx((5 - 1) / 6))  # of six pairs five agree
-    assert orders["average_acc"] == (2, None)
+    assert orders["average_acc"] == (4, pytest.approx(4 / 6))
     assert "Not among the paper's methods: qffl." in told.remarks
     sheet = next(s for s in for_terminal(with_paper(tables_of(tmp_path), "cifar10")) if s.title.startswith("Beside"))
     assert "worst ACC 0.67 (4 methods)" in sheet.notes[0]
-    assert sheet.notes[1].startswith("Fewer than 3 methods in both, so no order to compare: average ACC (2)")
+
+
+def test_two_methods_have_no_order(tmp_path: Path):
+    for method in ("fedavg", "fedce"):
+        write_run(tmp_path / method, method=method, noise=NOISE)
+    sheet = next(s for s in for_terminal(with_paper(tables_of(tmp_path), "cifar10")) if s.title.startswith("Beside"))
+    few = "worst ACC (2), average ACC (2), STD ACC (2)"
+    assert sheet.notes[0] == f"Fewer than 3 methods in both, so no order to compare: {few}."
 
 
 def test_ties_count_as_tau_b_has_them(tmp_path: Path):
@@ -211,7 +279,8 @@ def test_no_order_where_all_are_equal(tmp_path: Path):
     for method in ("fedce", "fedavg", "qfedavg"):
         write_run(tmp_path / method, method=method, noise=NOISE)
     sheets = for_terminal(with_paper(tables_of(tmp_path), "cifar10"))
-    assert "All methods the same on one side, so no order to compare: worst ACC." in sheets[1].notes
+    flat = "worst ACC, average ACC, STD ACC"
+    assert f"All methods the same on one side, so no order to compare: {flat}." in sheets[1].notes
 
 
 def test_of_a_method_under_two_settings_the_first_row_counts(tmp_path: Path):
@@ -241,6 +310,7 @@ def test_csv_and_json_have_the_papers_figures(tmp_path: Path):
     tables = with_paper(tables_of(tmp_path), "cifar10")
     first, second = csv.DictReader(io.StringIO(as_csv(tables)))
     assert (first["paper_worst_acc"], first["paper_w_r_times_not_w_m"]) == ("63.99", "0.08")
+    assert (first["paper_worst_acc_spread"], first["paper_w_r_times_not_w_m_spread"]) == ("6.21", "")
     assert second["paper_worst_acc"] == ""
     (table,) = json.loads(json.dumps(as_json(tables)))
     assert table["published"]["pairs"]["fedavg"]["average_auc"]["paper"] == 96.71

@@ -1,11 +1,11 @@
-"""The paper's published numbers, as far as they are known, and what makes a run the paper's setting."""
+"""The paper's published numbers, and what makes a run the paper's setting."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -39,12 +39,21 @@ class Scores(Settings):
 
 
 class PaperCell(Settings):
-    """One setting of one of the paper's tables; without methods its numbers are not at hand."""
+    """One setting of one of the paper's tables."""
 
     dataset: str
     rho: Share
     eta: Share
     methods: dict[str, Scores] = Field(default_factory=dict)
+    spreads: dict[str, Scores] = Field(default_factory=dict)  # the deviations (±) of these numbers
+
+    @model_validator(mode="after")
+    def _spreads_have_their_numbers(self) -> PaperCell:
+        for method, spreads in self.spreads.items():
+            numbers = self.methods.get(method, Scores()).printed()
+            if lone := spreads.printed().keys() - numbers.keys():
+                raise ValueError(f"{method} has a deviation of {min(lone)}, but no such number")
+        return self
 
 
 class PaperTable(Settings):
@@ -53,6 +62,7 @@ class PaperTable(Settings):
     title: str
     study: Study
     cells: tuple[PaperCell, ...]
+    complete: bool = True  # every number that the paper prints in it is here
 
 
 class PaperDataset(Settings):
@@ -60,6 +70,7 @@ class PaperDataset(Settings):
 
     title: str
     names: tuple[str, ...]
+    stand_ins: tuple[str, ...] = ()  # smaller datasets of the shipped experiments, compared with this one
     clients: Count
     rare: Share
     rounds: Count
@@ -74,6 +85,17 @@ class PaperDataset(Settings):
         return "The paper's ACC is taken for balanced accuracy." if self.accuracy == "bacc" else ""
 
 
+class Place(NamedTuple):
+    """Where a published number stands."""
+
+    study: Study
+    dataset: str
+    rho: float
+    eta: float
+    method: str
+    score: str
+
+
 class Facts(Settings):
     """The facts file."""
 
@@ -82,13 +104,20 @@ class Facts(Settings):
     datasets: dict[str, PaperDataset]
     tables: dict[str, PaperTable]
 
-    def numbers(self) -> Iterator[tuple[tuple[Study, str, float, float, str, str], float]]:
-        """Every published number with its place: study, dataset, rho, eta, method and score."""
+    def numbers(self) -> Iterator[tuple[Place, float]]:
+        """Every published number with its place; one that two tables print comes twice."""
+        return self._listed(lambda cell: cell.methods)
+
+    def spreads(self) -> Iterator[tuple[Place, float]]:
+        """Every published deviation with its place."""
+        return self._listed(lambda cell: cell.spreads)
+
+    def _listed(self, of: Callable[[PaperCell], Mapping[str, Scores]]) -> Iterator[tuple[Place, float]]:
         for table in self.tables.values():
             for cell in table.cells:
-                for method, scores in cell.methods.items():
+                for method, scores in of(cell).items():
                     for score, value in scores.printed().items():
-                        yield (table.study, cell.dataset, cell.rho, cell.eta, method, score), value
+                        yield Place(table.study, cell.dataset, cell.rho, cell.eta, method, score), value
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Facts:
@@ -102,7 +131,7 @@ class Facts(Settings):
 
     @model_validator(mode="after")
     def _tables_agree(self) -> Facts:
-        said: dict[tuple[object, ...], float] = {}
+        said: dict[Place, float] = {}
         for place, value in self.numbers():
             if said.setdefault(place, value) != value:
                 listed = ", ".join(map(str, place))

@@ -1,4 +1,4 @@
-"""The paper's published numbers beside ours, as far as the facts file has them."""
+"""The paper's published numbers beside ours."""
 
 from __future__ import annotations
 
@@ -9,19 +9,30 @@ from dataclasses import dataclass, field, replace
 from math import isclose, isnan
 
 from fedpca.errors import SettingsError, nearest
-from fedpca.results.tables.facts import Facts, PaperCell, PaperDataset, Study, read_facts, study_of
+from fedpca.results.tables.facts import (
+    Facts,
+    PaperCell,
+    PaperDataset,
+    PaperTable,
+    Scores,
+    Study,
+    read_facts,
+    study_of,
+)
 from fedpca.results.tables.rows import Results, Row, score_of
 from fedpca.runs.scores import Spread
 
-ABSENT = "the paper's number is not in the facts file"
+NOT_PRINTED = "the paper prints no number"
+NOT_KNOWN = "the paper's number is not known here"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One score of one method."""
+    """One score of one method, in percent but for weights."""
 
     ours: float
     paper: float
+    spread: float | None = None  # the paper's deviation
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,7 @@ class PaperNumbers:
     pairs: Mapping[str, Mapping[str, Pair]] = field(default_factory=dict)  # row: score: both numbers
     orders: tuple[Order, ...] = ()
     remarks: tuple[str, ...] = ()
+    absent: str = NOT_PRINTED  # why a number is missing
 
 
 def with_paper(tables: Sequence[Results], dataset: str | None = None) -> list[Results]:
@@ -64,13 +76,18 @@ def _dataset(name: str, facts: Facts) -> str | None:
     return next((key for key, dataset in facts.datasets.items() if plain in map(_plain, (key, *dataset.names))), None)
 
 
+def _stood_for(name: str, facts: Facts) -> str | None:
+    """Which of the paper's datasets a smaller one of the shipped experiments stands in for; None if none."""
+    return next((key for key, dataset in facts.datasets.items() if name in dataset.stand_ins), None)
+
+
 def _plain(name: str) -> str:
     return re.sub(r"[\W_]", "", name.lower())
 
 
 def _published(results: Results, asked: str | None, facts: Facts) -> PaperNumbers:
     """What the paper has for one table; if nothing can be compared, why not."""
-    key = asked or _dataset(results.dataset, facts)
+    key = asked or _dataset(results.dataset, facts) or _stood_for(results.dataset, facts)
     if key is None:
         return _nothing(
             f"The paper has no table for {results.dataset}. Name one of its datasets ({', '.join(facts.datasets)}) to "
@@ -79,17 +96,17 @@ def _published(results: Results, asked: str | None, facts: Facts) -> PaperNumber
     dataset, study = facts.datasets[key], study_of(results.settings)
     differences = _differences(results, dataset)
     listed = ", ".join(differences.values())
-    if asked is None and differences.keys() - {"rounds"}:
-        return _nothing(f"The paper's setting is another: {listed}. --paper-of {key} compares with it all the same.")
-    cells = _cells(results, key, study, facts)
+    tables = _tables(results, key, study, facts)
+    cells = [cell for _, cell in tables]
     if not cells:
         return _nothing(f"The paper has no such setting of {dataset.title}. {_settings_of(key, facts)}")
     setting = f"{dataset.title}, {'' if study == 'iid' else f'{study}, '}ρ = {cells[0].rho}, η = {cells[0].eta}"
-    printed = _printed(cells, dataset.accuracy)
-    pairs = _pairs(results.rows, printed)
+    printed = _by_method([cell.methods for cell in cells], dataset.accuracy)
+    pairs = _pairs(results.rows, printed, _by_method([cell.spreads for cell in cells], dataset.accuracy))
+    absent = NOT_PRINTED if all(table.complete for table, _ in tables) else NOT_KNOWN
     remarks = [f"The paper's setting is another: {listed}."] if listed else []
-    remarks += _gaps(results.rows, printed, dataset, facts)
-    return PaperNumbers(setting, pairs, _orders(results.rows, pairs, dataset.scores()), tuple(remarks))
+    remarks += _gaps(results.rows, printed, absent, dataset, facts)
+    return PaperNumbers(setting, pairs, _orders(results.rows, pairs, dataset.scores()), tuple(remarks), absent)
 
 
 def _nothing(reason: str) -> PaperNumbers:
@@ -115,11 +132,11 @@ def _differences(results: Results, dataset: PaperDataset) -> dict[str, str]:
     return differs
 
 
-def _cells(results: Results, dataset: str, study: Study | None, facts: Facts) -> list[PaperCell]:
-    """What all of the paper's tables have for one setting."""
+def _tables(results: Results, dataset: str, study: Study | None, facts: Facts) -> list[tuple[PaperTable, PaperCell]]:
+    """What all of the paper's tables have for one setting, each with its table."""
     noise = results.settings.noise
     return [
-        cell
+        (table, cell)
         for table in facts.tables.values()
         for cell in table.cells
         if (table.study, cell.dataset) == (study, dataset)
@@ -138,22 +155,25 @@ def _settings_of(dataset: str, facts: Facts) -> str:
     return "It has (ρ, η): " + "; ".join(f"{study} {', '.join(own)}" for study, own in pairs.items()) + "."
 
 
-def _printed(cells: Sequence[PaperCell], accuracy: str) -> dict[str, dict[str, float]]:
-    """The paper's numbers by method and score; its ACC is filed under the metric that it is."""
+def _by_method(cells: Sequence[Mapping[str, Scores]], accuracy: str) -> dict[str, dict[str, float]]:
+    """The paper's numbers of several tables by method and score; its ACC is filed under the metric that it is."""
     printed: dict[str, dict[str, float]] = {}
-    for cell in cells:
-        for method, scores in cell.methods.items():
+    for methods in cells:
+        for method, scores in methods.items():
             printed.setdefault(method, {}).update(scores.printed(accuracy))
     return printed
 
 
-def _pairs(rows: Sequence[Row], printed: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, Pair]]:
+def _pairs(
+    rows: Sequence[Row], printed: Mapping[str, Mapping[str, float]], spreads: Mapping[str, Mapping[str, float]]
+) -> dict[str, dict[str, Pair]]:
     """Both numbers of every row and score that has both."""
     pairs: dict[str, dict[str, Pair]] = {}
     for row in rows:
         for score, paper in printed.get(row.name, {}).items():
             if (ours := _mean(row, score)) is not None:
-                pairs.setdefault(row.method, {})[score] = Pair(ours, paper)
+                pair = Pair(ours, paper, spreads.get(row.name, {}).get(score))
+                pairs.setdefault(row.method, {})[score] = pair
     return pairs
 
 
@@ -179,18 +199,18 @@ def _tau_b(pairs: Sequence[Pair]) -> float | None:
 
 
 def _gaps(
-    rows: Sequence[Row], printed: Mapping[str, Mapping[str, float]], dataset: PaperDataset, facts: Facts
+    rows: Sequence[Row], printed: Mapping[str, Mapping[str, float]], absent: str, dataset: PaperDataset, facts: Facts
 ) -> Iterator[str]:
     """What cannot be compared, and why."""
+    names = list(dict.fromkeys(row.name for row in rows))
     scores = dataset.scores()
-    nowhere = [score_of(score).head for score in scores if not any(score in printed.get(row.name, ()) for row in rows)]
+    nowhere = [score_of(score).head for score in scores if not any(score in printed.get(name, ()) for name in names)]
     if nowhere:
-        yield f"For all of these methods {ABSENT}: {', '.join(nowhere)}."
-    without = [row.method for row in rows if row.name in facts.methods and row.name not in printed]
+        yield f"For all of these methods {absent}: {', '.join(nowhere)}."
+    without = [name for name in names if name in facts.methods and name not in printed]
     if without and len(nowhere) < len(scores):
-        yield f"For these methods {ABSENT}: {', '.join(without)}."
-    others = [row.method for row in rows if row.name not in facts.methods]
-    if others:
+        yield f"For these methods {absent}: {', '.join(without)}."
+    if others := [name for name in names if name not in facts.methods]:
         yield f"Not among the paper's methods: {', '.join(others)}."
     several = [name for name, n in Counter(row.name for row in rows if row.name in printed).items() if n > 1]
     if several:

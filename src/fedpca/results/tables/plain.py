@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from fedpca.results.read.differences import Difference
+from fedpca.results.tables.paper import Pair
 from fedpca.results.tables.rows import OTHERS, Results, Row, names_of, score_of
 from fedpca.runs.scores import Headline, Spread
 
@@ -36,13 +37,18 @@ def as_csv(tables: Sequence[Results]) -> str:
     for results in tables:
         for row in results.rows:
             own = results.published.pairs.get(row.method, {}) if results.published else {}
-            paper = [own[name].paper if name in own else None for name in published]
+            paper = [number for name in published for number in _paper(own.get(name))]
             cells = [cell for name in names for cell in _full(row, name)]
             counted = (row.seeds, row.unfinished, *_judged(row))
             without = [*_without(row)][: len(suspects)]
             place = _place(results, row, settings)
             writer.writerow([*place, *cells, *counted, *without, *paper, *_against(results, row, gains)])
     return out.getvalue()
+
+
+def _paper(pair: Pair | None) -> tuple[float | None, float | None]:
+    """The paper's number and its deviation."""
+    return (pair.paper, pair.spread) if pair else (None, None)
 
 
 def _judged(row: Row) -> tuple[str, str]:
@@ -59,7 +65,7 @@ def _heads(
     for name in names:
         yield from (name, f"{name}_spread")[: 1 + score_of(name).is_spread]
     yield from ("seeds", "unfinished", "judged_mislabeled", "cannot_tell", *suspects)
-    yield from (f"paper_{name}" for name in published)
+    yield from (f"paper_{name}{end}" for name in published for end in ("", "_spread"))
     yield from ["against"] * bool(gains)
     yield from (f"{name}_{end}" for name in gains for end in GAIN)
 

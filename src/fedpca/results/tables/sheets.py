@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fedpca.results.read.runs import distinction_words
 from fedpca.results.tables.against import against_sheet
 from fedpca.results.tables.groups import MAX_LINES, group_sheets, listed_groups
-from fedpca.results.tables.paper import ABSENT, Order, PaperNumbers
+from fedpca.results.tables.paper import Order, Pair, PaperNumbers
 from fedpca.results.tables.rows import WEIGHT, Results, Row, names_of, place, score_of
 from fedpca.results.tables.sheet import Cell, Column, Line, Sheet, mark_best
 from fedpca.runs.metrics import shown_metrics
@@ -141,29 +141,50 @@ def _estimates(rows: Sequence[Row]) -> Iterator[str]:
             yield f"{row.method}: estimated share of wrong labels, at least, with its 95 % interval: {listed}."
 
 
-def beside(results: Results, published: PaperNumbers) -> Sheet:
-    """The paper's numbers beside ours, and whether the methods come in the same order."""
-    names = [order.score for order in published.orders]
-    wide = {*names_of(shown_metrics(results.accuracy)[1:]), *(name for name in names if name.startswith("std_"))}
+def beside(results: Results, published: PaperNumbers) -> list[Sheet]:
+    """The paper's numbers beside ours, a table for each metric, and whether the methods come in the same order."""
+    title = f"Beside the paper; {results.title}" + (f"; the paper: {published.setting}" if published.setting else "")
+    made = [_metric_beside(title, results, published, orders) for orders in _by_metric(published.orders)]
+    if not made:
+        return [Sheet(title, (), (), published.remarks)]
+    *others, last = made
+    return [*others, replace(last, notes=(*last.notes, *published.remarks))]
+
+
+def _by_metric(orders: Sequence[Order]) -> list[list[Order]]:
+    """The scores of each metric, and the weights by themselves: so each table fits into a terminal."""
+    groups: dict[str, list[Order]] = {}
+    for order in orders:
+        groups.setdefault(order.score.partition("_")[2], []).append(order)
+    return [*groups.values()]
+
+
+def _metric_beside(title: str, results: Results, published: PaperNumbers, orders: Sequence[Order]) -> Sheet:
+    names = [order.score for order in orders]
+    wide = [name for name in names if name.startswith("std_")]
     columns = [
         replace(column, head=head, group=column.head)
         for column in _columns(names, wide=wide)
         for head in ("ours", "paper")
     ]
-    lines = []
-    for row in results.rows:
-        if pairs := published.pairs.get(row.method):
-            paper = [Cell(pairs[name].paper) if name in pairs else None for name in names]
-            ours = [replace(cell, std=None) if cell else None for cell in _cells(row, names)]
-            lines.append(_line(row, [cell for both in zip(ours, paper, strict=True) for cell in both], [row]))
-    title = f"Beside the paper; {results.title}" + (f"; the paper: {published.setting}" if published.setting else "")
-    dashes = [f"-: {ABSENT}."] if any(None in line.cells[1::2] for line in lines) else []
-    notes = (*_orders(published.orders), *published.remarks, *dashes, *_stars(lines))
-    return Sheet(title, tuple(columns), mark_best(columns, lines), notes)
+    lines = [
+        _line(row, [*_pairs(row, pairs, names)], [row])
+        for row in results.rows
+        if (pairs := published.pairs.get(row.method, {})).keys() & set(names)
+    ]
+    dashes = [f"-: {published.absent}."] if any(None in line.cells[1::2] for line in lines) else []
+    return Sheet(title, tuple(columns), mark_best(columns, lines), (*_orders(orders), *dashes, *_stars(lines)))
+
+
+def _pairs(row: Row, pairs: Mapping[str, Pair], names: Sequence[str]) -> Iterator[Cell | None]:
+    """Our number and the paper's, score by score."""
+    for cell, name in zip(_cells(row, names), names, strict=True):
+        yield cell
+        yield Cell(pairs[name].paper, pairs[name].spread) if name in pairs else None
 
 
 def _beside(tables: Sequence[Results]) -> list[Sheet]:
-    return [beside(results, results.published) for results in tables if results.published]
+    return [sheet for results in tables if results.published for sheet in beside(results, results.published)]
 
 
 def _against(tables: Sequence[Results]) -> list[Sheet]:
