@@ -14,6 +14,7 @@ from PIL import Image
 
 from fedpca.data.cache import fingerprint, open_or_decode
 from fedpca.data.folders import whole_folder
+from fedpca.data.formats.pictures import Decoding
 from fedpca.data.formats.source import Source
 from fedpca.data.labels import RawDataset
 from fedpca.errors import DataError
@@ -45,7 +46,7 @@ def raw(train, test=None, columns=None):
 
 
 def kept(tmp_path, train, test=None, size=None, columns=None, progress=lambda done, total: None):
-    return open_or_decode(tmp_path / "entry", "own", lambda: raw(train, test, columns), size, progress)
+    return open_or_decode(tmp_path / "entry", "own", lambda: raw(train, test, columns), Decoding(size), progress)
 
 
 def refuse():
@@ -129,7 +130,7 @@ def test_more_than_half_unreadable_is_an_error(tmp_path):
 
 def test_images_are_mapped_read_only_and_decoded_once(tmp_path):
     first = kept(tmp_path, [grey(1), grey(2)], columns={"center": ["é", ""]})
-    second = open_or_decode(tmp_path / "entry", "own", refuse, None, lambda done, total: None)
+    second = open_or_decode(tmp_path / "entry", "own", refuse, Decoding(), lambda done, total: None)
     for data in (first, second):
         assert isinstance(data.train.images, np.memmap)
         assert not data.train.images.flags.writeable
@@ -214,7 +215,9 @@ def test_a_killed_process_leaves_no_entry_and_its_rest_is_swept_after_a_day(tmp_
 def test_a_cache_that_cannot_be_written_names_the_remedy(tmp_path):
     (tmp_path / "entry-parent").write_text("a file where a folder is needed")
     with pytest.raises(DataError, match=r"entry-parent.*FEDPCA_CACHE"):
-        open_or_decode(tmp_path / "entry-parent" / "e", "own", lambda: raw([grey()]), None, lambda done, total: None)
+        open_or_decode(
+            tmp_path / "entry-parent" / "e", "own", lambda: raw([grey()]), Decoding(), lambda done, total: None
+        )
 
 
 def test_memory_stays_bounded_by_the_batch(tmp_path):

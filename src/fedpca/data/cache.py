@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedpca.data.columns import Column
 from fedpca.data.folders import discard, whole_folder
-from fedpca.data.formats.pictures import ColourError, Pixels, pixels
+from fedpca.data.formats.pictures import ColourError, Decoding, Pixels, pixels
 from fedpca.data.formats.source import Picture, Source
 from fedpca.data.labels import RawDataset
 from fedpca.errors import DataError
@@ -64,25 +64,25 @@ def fingerprint(files: Sequence[Path], settings: Mapping[str, object]) -> str:
 
 
 def open_or_decode(
-    entry: Path, name: str, read: Callable[[], RawDataset], size: int | None, progress: Progress
+    entry: Path, name: str, read: Callable[[], RawDataset], decoding: Decoding, progress: Progress
 ) -> Dataset:
     """The dataset that an entry of the cache holds; a missing or damaged entry is made first."""
     dataset = open_entry(entry, name)
     for _ in range(2):  # again where another process found a damaged entry too, and took away ours in its place
         if dataset is None:
-            _make(entry, read, size, progress)
+            _make(entry, read, decoding, progress)
             dataset = open_entry(entry, name)
     if dataset is None:
         raise DataError(f"{entry} was damaged while it was written: remove it and start again")
     return dataset
 
 
-def _make(entry: Path, read: Callable[[], RawDataset], size: int | None, progress: Progress) -> None:
+def _make(entry: Path, read: Callable[[], RawDataset], decoding: Decoding, progress: Progress) -> None:
     try:
         discard(entry)
         data = read()
         with whole_folder(entry) as folder:
-            _write(folder, data, size, progress)
+            _write(folder, data, decoding, progress)
     except OSError as error:
         remedy = "make room there, or set FEDPCA_CACHE to another folder"
         raise DataError(f"decoded images cannot be written to {entry.parent}: {error}; {remedy}") from None
@@ -106,9 +106,9 @@ def _open_part(entry: Path, part: str, columns: Mapping[str, list[str]]) -> Part
     return Part(images, labels, {name: np.array(values, dtype=np.str_) for name, values in columns.items()})
 
 
-def _write(folder: Path, data: RawDataset, size: int | None, progress: Progress) -> None:
+def _write(folder: Path, data: RawDataset, decoding: Decoding, progress: Progress) -> None:
     """Fills an entry; `about.json`, with the sizes of the other files, comes last."""
-    kept, skipped = _write_images(folder, data.sources, size, progress)
+    kept, skipped = _write_images(folder, data.sources, decoding, progress)
     columns = {}
     for part, source, labels, rows in zip(PARTS, data.sources, data.labels, kept, strict=True):
         np.save(folder / f"{part}_labels.npy", labels[rows])
@@ -119,16 +119,16 @@ def _write(folder: Path, data: RawDataset, size: int | None, progress: Progress)
 
 
 def _write_images(
-    folder: Path, sources: tuple[Source, Source], size: int | None, progress: Progress
+    folder: Path, sources: tuple[Source, Source], decoding: Decoding, progress: Progress
 ) -> tuple[list[list[int]], list[str]]:
     """Decodes both parts; gives the rows that could be read of each, and a line for each that could not.
 
     Starts as if all were grey, and starts again in colour at the first picture that is not.
     """
     try:
-        return _write_parts(folder, sources, partial(pixels, size, 1), progress)
+        return _write_parts(folder, sources, partial(pixels, decoding, 1), progress)
     except ColourError:
-        return _write_parts(folder, sources, partial(pixels, size, 3), progress)
+        return _write_parts(folder, sources, partial(pixels, decoding, 3), progress)
 
 
 def _write_parts(

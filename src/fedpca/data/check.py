@@ -1,8 +1,9 @@
 """What is there of a dataset, what is missing, and what cannot be read. Nothing is fetched, and nothing written."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -78,7 +79,7 @@ def _report(
     try:
         data = read_raw(layout, settings)
         columns = _columns(data) if layout.is_table else {}
-        seen = _inspect(data, deep, progress)
+        seen = _inspect(data, partial(decoded_size if deep else stated_size, settings.max_pixels), progress)
     except DataError as error:
         return replace(report, errors=(str(error),), notes=_archives(place))
     files = files_of(settings, layout, cache_dir)
@@ -135,9 +136,8 @@ def _why_nowhere(name: str, there: Path | None, data: Path) -> str:
     return str(not_found(name, data))
 
 
-def _inspect(data: RawDataset, deep: bool, progress: Progress) -> _Inspection:
+def _inspect(data: RawDataset, size_of: Callable[[Picture], Size | str], progress: Progress) -> _Inspection:
     seen, total, done = _Inspection(Counter(), [], []), sum(map(len, data.labels)), 0
-    size_of = decoded_size if deep else stated_size
 
     def look(picture: Picture) -> Size | str | None:
         """Its size, or the reason why there is none; None where its file is missing."""

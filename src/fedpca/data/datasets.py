@@ -8,6 +8,7 @@ import numpy as np
 
 from fedpca.data.cache import Dataset, Part, fingerprint, open_or_decode
 from fedpca.data.columns import read_columns
+from fedpca.data.formats.pictures import Decoding
 from fedpca.data.formats.source import Layout
 from fedpca.data.known import KNOWN
 from fedpca.data.labels import RawDataset, read_raw
@@ -59,8 +60,8 @@ def decode(files: DatasetFiles, progress: Progress) -> Dataset:
     """The dataset out of the cache, where it is put first if need be; a table is read each time."""
     if files.layout.is_table:
         return table_dataset(files.name, read_raw(files.layout, files.settings))
-    size = files.settings.image_size or files.layout.size
-    return open_or_decode(files.entry, files.name, lambda: read_raw(files.layout, files.settings), size, progress)
+    decoding = Decoding(files.settings.image_size or files.layout.size, files.settings.max_pixels)
+    return open_or_decode(files.entry, files.name, lambda: read_raw(files.layout, files.settings), decoding, progress)
 
 
 def table_dataset(name: str, data: RawDataset) -> Dataset:
@@ -82,6 +83,7 @@ def decoding_settings(settings: DataSettings, has_test: bool) -> dict[str, objec
     """The settings that decoded data depend on; a seed matters only where a test part is split off."""
     names = {"dataset", "image_column", "label_column", "image_root", "image_size"}
     names |= {"group_column"} if settings.group_column is not None else set()  # so that older entries stay known
+    names |= {"max_pixels"} if settings.max_pixels != DataSettings.model_fields["max_pixels"].default else set()
     names |= {"split", "column"} if settings.split == "column" and not has_test else set()
     return settings.model_dump(mode="json", include=names if has_test else {*names, "test_share", "seed"})
 

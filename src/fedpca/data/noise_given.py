@@ -1,12 +1,11 @@
 """Labels that people gave: columns beside the rows of the training part, in a file or in the data themselves."""
 
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from fedpca.data.formats.bounds import MAX_BYTES, require_arrays
 from fedpca.data.formats.files import train_and_test
 from fedpca.data.labels import class_numbers
 from fedpca.data.noise_kind import Labels, NoiseData, Relabel, Rows
@@ -86,8 +85,11 @@ def _arrays(files: list[Path]) -> Cells:
     """The one-dimensional arrays of an .npz file."""
     try:
         with np.load(files[0], allow_pickle=False) as arrays:
+            require_arrays(files[0], (), arrays.files, MAX_BYTES)
             found = {name: arrays[name] for name in arrays.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except DataError:
+        raise
+    except Exception as error:  # whatever broken bytes can bring about
         raise DataError(
             f"{files[0]}: it must hold plain arrays of numbers or names that can be read ({error})"
         ) from None

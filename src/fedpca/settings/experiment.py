@@ -18,6 +18,7 @@ from pydantic import (
 from fedpca.settings.base import Count, Device, Names, NonNegative, Positive, Settings, Share, Table
 from fedpca.settings.toml import NAME
 
+PILLOW_PIXELS = 89_478_485  # of an image, from which on Pillow takes it for an attack
 IMAGENET = Path("imagenet")  # as `model.weights`: those published for the model
 Shares = Annotated[  # a list of shares, or one
     tuple[Share, ...], BeforeValidator(lambda given: given if isinstance(given, list | tuple) else [given])
@@ -71,6 +72,8 @@ class DataSettings(Settings):
     corrected_labels: Path | None = None  # corrected.csv of an audit's review, or a folder with several of them
     image_root: Path | None = None  # where the paths of a CSV start; the CSV's own folder if not given
     image_size: Annotated[int, Field(ge=4)] | None = None  # images are resized to this square when decoded
+    max_pixels: Annotated[int, Field(ge=16, le=PILLOW_PIXELS)] = 50_000_000  # of an image; a larger one is unreadable
+    max_bytes: Annotated[int, Field(ge=1_000_000)] = 2**33  # of memory for one array, table or packed file
 
     @model_validator(mode="after")
     def _split_has_what_it_needs(self) -> DataSettings:

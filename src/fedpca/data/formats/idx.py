@@ -3,11 +3,13 @@
 import gzip
 import math
 import zlib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpca.data.formats.bounds import OBJECT, read_bounded
 from fedpca.data.formats.files import require_files
 from fedpca.data.formats.source import Format, Layout, Source, array_source
 from fedpca.errors import DataError
@@ -22,18 +24,20 @@ def _recognise(place: Path, settings: DataSettings) -> Layout | None:
     if not any(path.is_file() for path in files):
         return None
     require_files(files)
-    return Layout(tuple(files), True, lambda: (_source(*files[:2]), _source(*files[2:])))
+    read = partial(_source, max_bytes=settings.max_bytes)
+    return Layout(tuple(files), True, lambda: (read(*files[:2]), read(*files[2:])))
 
 
-def _source(images: Path, labels: Path) -> Source:
-    given: list[int] = _array(labels, 1).tolist()
-    return array_source(str(images), str(labels), _array(images, 3), given)
+def _source(images: Path, labels: Path, max_bytes: int) -> Source:
+    given: list[int] = _array(labels, 1, max_bytes // OBJECT).tolist()
+    return array_source(str(images), str(labels), _array(images, 3, max_bytes), given)
 
 
-def _array(path: Path, axes: int) -> NDArray[np.uint8]:
+def _array(path: Path, axes: int, max_bytes: int) -> NDArray[np.uint8]:
     """The unsigned bytes of an idx file: 0, 0, 8, number of axes, each axis' length as a big-endian uint32, data."""
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            data = read_bounded(file, str(path), max_bytes)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be unpacked ({error}): fetch it again") from None
     start = 4 + 4 * axes

@@ -1,12 +1,12 @@
 """Images and labels as arrays in an .npz file, read without pickle."""
 
 import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpca.data.formats.bounds import require_arrays
 from fedpca.data.formats.files import train_and_test
 from fedpca.data.formats.source import Format, Label, Layout, Source, array_source, given_labels
 from fedpca.errors import DataError
@@ -18,15 +18,15 @@ _TEST = [("x_test", "y_test"), ("test_images", "test_labels")]
 
 def _recognise(place: Path, settings: DataSettings) -> Layout | None:
     files, _ = train_and_test(place, ".npz")
-    return _layout(files[0]) if len(files) == 1 else None
+    return _layout(files[0], settings.max_bytes) if len(files) == 1 else None
 
 
-def _layout(path: Path) -> Layout:
+def _layout(path: Path, max_bytes: int) -> Layout:
     """The arrays of images and labels in an .npz file."""
     train, test = array_names(path)
 
     def read() -> tuple[Source, Source | None]:
-        return _npz_source(path, *train), _npz_source(path, *test) if test else None
+        return _npz_source(path, *train, max_bytes), _npz_source(path, *test, max_bytes) if test else None
 
     return Layout((path,), test is not None, read)
 
@@ -46,18 +46,23 @@ def array_names(path: Path) -> tuple[tuple[str, str], tuple[str, str] | None]:
     return train, test
 
 
-def _npz_source(path: Path, x: str, y: str) -> Source:
-    images, labels = read_arrays(path, x, y)
+def _npz_source(path: Path, x: str, y: str, max_bytes: int) -> Source:
+    images, labels = read_arrays(path, x, y, max_bytes)
     place = f"{path}, array {x}"
     return array_source(place, f"array {y}", _image_rows(images, place), labels)
 
 
-def read_arrays(path: Path, x: str, y: str) -> tuple[NDArray[np.generic], list[Label]]:
-    """The samples and the labels of a part."""
+def read_arrays(
+    path: Path, x: str, y: str, max_bytes: int, table: bool = False
+) -> tuple[NDArray[np.generic], list[Label]]:
+    """The samples and the labels of a part; those of a table are lists of numbers in the end."""
     try:
+        require_arrays(path, () if table else (x,), (x, y) if table else (y,), max_bytes)
         with np.load(path, allow_pickle=False) as arrays:
             images, labels = arrays[x], arrays[y]
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except DataError:
+        raise
+    except Exception as error:  # whatever broken bytes can bring about in zipfile, zlib, lzma and NumPy
         raise DataError(f"{path}: {x} and {y} must be plain arrays of numbers that can be read ({error})") from None
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if labels.ndim != 1:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedpca.data.formats.bounds import MAX_BYTES, OBJECT, require_bytes
 from fedpca.data.formats.source import Picture, Source, given_labels, has_image_column, require_columns
 from fedpca.errors import DataError
 from fedpca.settings.experiment import DataSettings
@@ -24,9 +25,9 @@ def parquet_source(files: list[Path], settings: DataSettings) -> Source:
     if not (pa.types.is_struct(kinds[image]) or _is_binary(kinds[image])):
         kind = kinds[image]
         raise DataError(f"{place}, column {image!r}: images must be bytes or {{bytes, path}}, but it holds {kind}")
-    labels = given_labels(_values(files, label), f"{place}, column {label!r}")
-    columns = plain_columns(files, without=(image, label))
-    pictures = partial(_pictures, files, image)
+    labels = given_labels(_values(files, label, settings.max_bytes), f"{place}, column {label!r}")
+    columns = plain_columns(files, (image, label), settings.max_bytes)
+    pictures = partial(_pictures, files, image, settings.max_bytes)
     return Source(place, f"column {label!r}", labels, pictures, columns, _hub_classes(schema, label))
 
 
@@ -37,17 +38,18 @@ def holds_images(path: Path, settings: DataSettings) -> bool:
     return bool(others) or "img" in schema.names or has_image_column(schema.names, settings)
 
 
-def all_values(files: list[Path]) -> dict[str, list[object]]:
+def all_values(files: list[Path], max_bytes: int) -> dict[str, list[object]]:
     """Every column of a table of numbers."""
-    return {name: _values(files, name) for name in _open(files[0]).schema_arrow.names}
+    names = _open(files[0]).schema_arrow.names
+    return {name: _values(files, name, max_bytes // len(names)) for name in names}
 
 
-def plain_columns(files: list[Path], without: tuple[str, ...] = ()) -> dict[str, list[str]]:
+def plain_columns(files: list[Path], without: tuple[str, ...] = (), max_bytes: int = MAX_BYTES) -> dict[str, list[str]]:
     """The columns that hold neither images nor lists, as texts."""
     schema = _open(files[0]).schema_arrow
     kinds = {name: kind for name, kind in zip(schema.names, schema.types, strict=True) if name not in without}
     plain = [name for name, kind in kinds.items() if not pa.types.is_nested(kind) and not _is_binary(kind)]
-    return {name: ["" if value is None else str(value) for value in _values(files, name)] for name in plain}
+    return {name: ["" if value is None else str(value) for value in _values(files, name, max_bytes)] for name in plain}
 
 
 def _is_binary(kind: pa.DataType) -> bool:
@@ -61,20 +63,35 @@ def _open(path: Path) -> pq.ParquetFile:
         raise DataError(f"{path} is not a readable parquet file ({error}): fetch it again") from None
 
 
-def _values(files: list[Path], column: str) -> list[object]:
+def _values(files: list[Path], column: str, max_bytes: int) -> list[object]:
     values: list[object] = []
     for path in files:
+        file = _open(path)
+        require_bytes(f"{path}, column {column!r}", sum(_sizes(file, column)), max_bytes)
         try:
-            values += _open(path).read(columns=[column]).column(column).to_pylist()
+            values += file.read(columns=[column]).column(column).to_pylist()
         except (pa.ArrowException, OSError, KeyError) as error:
             raise DataError(f"{path}: column {column!r} cannot be read ({error})") from None
     return values
 
 
-def _pictures(files: list[Path], column: str) -> Iterator[tuple[str, Picture]]:
+def _sizes(file: pq.ParquetFile, column: str) -> list[int]:
+    """Bytes that a column's values take in memory, by row groups, by the file's own words."""
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    return [group.num_rows * OBJECT + _unpacked(group, column) for group in groups]
+
+
+def _unpacked(group: pq.RowGroupMetaData, column: str) -> int:
+    chunks = [group.column(number) for number in range(group.num_columns)]
+    return sum(one.total_uncompressed_size for one in chunks if one.path_in_schema.split(".")[0] == column)
+
+
+def _pictures(files: list[Path], column: str, max_bytes: int) -> Iterator[tuple[str, Picture]]:
     for path in files:
+        file = _open(path)
+        require_bytes(f"{path}, a row group of column {column!r}", max(_sizes(file, column), default=0), max_bytes)
         try:
-            batches = _open(path).iter_batches(batch_size=256, columns=[column])
+            batches = file.iter_batches(batch_size=256, columns=[column])
             cells = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
             for row, cell in enumerate(cells):
                 yield _picture_in_cell(path, row, cell)

@@ -7,8 +7,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
-
+from fedpca.data.formats.bounds import array_head
 from fedpca.data.formats.csv import csv_rows, label_names, one_hot_class
 from fedpca.data.formats.files import train_and_test
 from fedpca.data.formats.npz import array_names, read_arrays
@@ -26,7 +25,8 @@ def _recognise(place: Path, settings: DataSettings) -> Layout | None:
     if (files := train_and_test(place, ".csv"))[0]:
         return _layout(*files, _csv_cells, settings) if _is_csv_table(files[0][0], settings) else None
     if (files := parquet_files(place))[0]:
-        return _layout(*files, _parquet_cells, settings) if _is_parquet_table(files[0][0], settings) else None
+        cells = partial(_parquet_cells, max_bytes=settings.max_bytes)
+        return _layout(*files, cells, settings) if _is_parquet_table(files[0][0], settings) else None
     train, _ = train_and_test(place, ".npz")
     return _npz_layout(train[0], settings) if len(train) == 1 and _is_npz_table(train[0]) else None
 
@@ -112,20 +112,18 @@ def _is_parquet_table(path: Path, settings: DataSettings) -> bool:
     return not holds_images(path, settings)
 
 
-def _parquet_cells(files: list[Path]) -> Cells:
+def _parquet_cells(files: list[Path], max_bytes: int) -> Cells:
     from fedpca.data.formats.parquet_rows import all_values
 
-    return all_values(files)
+    return all_values(files, max_bytes)
 
 
 def _is_npz_table(path: Path) -> bool:
     """Whether the array to train on is of shape (N, F), by its header."""
     try:
         with zipfile.ZipFile(path) as file, file.open(f"{array_names(path)[0][0]}.npy") as array:
-            version = np.lib.format.read_magic(array)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, kind = read(array)
-    except (DataError, ValueError, OSError, KeyError, zipfile.BadZipFile):
+            shape, kind = array_head(array)
+    except Exception:
         return False  # the images' format says what is wrong
     return len(shape) == 2 and kind.kind in "buif"
 
@@ -140,7 +138,7 @@ def _npz_layout(path: Path, settings: DataSettings) -> Layout:
 
 
 def _npz_source(path: Path, x: str, y: str, settings: DataSettings) -> Source:
-    values, labels = read_arrays(path, x, y)
+    values, labels = read_arrays(path, x, y, settings.max_bytes, table=True)
     place = f"{path}, array {x}"
     if values.ndim != 2 or values.dtype.kind not in "buif":
         raise DataError(f"{place}: it must be a table (N, F) of numbers, got {values.dtype} of shape {values.shape}")
