@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event
 
@@ -14,11 +15,13 @@ import tomli_w
 import torch
 
 from fedpca import federate, load
+from fedpca.errors import RunError
 from fedpca.operate.processes import Child, end, environment, flwr, free_port, program, wait_until_open
+from fedpca.operate.run import run_status
 from fedpca.runs.check import check_experiment
 
 SITES, TURNS = 4, 7
-LIMIT = 1800.0  # seconds
+LIMIT, ASK_EVERY = 1800, 30  # seconds; each question is a process that loads Flower, beside what is measured
 ROOT = Path(__file__).parents[1]
 
 
@@ -43,14 +46,25 @@ def _run_turns(folder: Path) -> dict[str, dict[str, float]]:
             command = [program("flower-supernode"), "--insecure", "--superlink", f"127.0.0.1:{port}"]
             command += ["--port", str(free_port()), "--node-config", str(folder / f"{site}.toml")]
             children.append(Child(str(site), command, env, _ignore))
-        flwr(["run", str(folder / "app")], env)
-        end_at = time.monotonic() + LIMIT
-        while not out.exists() and time.monotonic() < end_at:
-            time.sleep(1)
+        number = str(flwr(["run", str(folder / "app")], env)["run-id"])
+        _wait_for(out, number, env, children)
         found: dict[str, dict[str, float]] = json.loads(out.read_text())
         return found
     finally:
         end(children)
+
+
+def _wait_for(out: Path, number: str, env: Mapping[str, str], children: Sequence[Child]) -> None:
+    """Waits for the figures, no longer than the run and its processes live."""
+    for second in range(LIMIT):
+        if out.exists():
+            return
+        if ended := [child.name for child in children if child.ended() is not None]:
+            raise RunError(f"the process of {ended[0]} ended before the run did")
+        if second % ASK_EVERY == ASK_EVERY - 1 and (status := run_status(number, env))[0].startswith("finished"):
+            raise RunError(f"the run is {status[0]} without figures: {status[1] or 'Flower does not say why'}")
+        time.sleep(1)
+    raise RunError(f"the run has no figures after {LIMIT} s")
 
 
 def _prepare(folder: Path, port: int, out: Path) -> None:

@@ -91,7 +91,7 @@ def _follow(number: str, env: Mapping[str, str], stop: Event, log: Log) -> tuple
         end([child])
     while not stop.is_set():
         try:
-            status, why = _status(number, env)
+            status, why = run_status(number, env)
         except RunError:
             remedy = "start it and then this run again, which goes on from its last checkpoint"
             raise RunError(f"the server went away before run {number} had ended: {remedy}") from None
@@ -101,7 +101,8 @@ def _follow(number: str, env: Mapping[str, str], stop: Event, log: Log) -> tuple
     return None
 
 
-def _status(number: str, env: Mapping[str, str]) -> tuple[str, str]:
+def run_status(number: str, env: Mapping[str, str]) -> tuple[str, str]:
+    """What Flower says of a run, and why where it says so."""
     runs = flwr(["list", "--run-id", number], env)["runs"]
     run = runs[0] if isinstance(runs, list) and runs else {}
     details = str(run.get("status-details", ""))
