@@ -76,6 +76,7 @@ def plain(message: Message, context: Context) -> Message:
 @server.main()
 def main(grid: Grid, context: Context) -> None:
     """Turns of one exchange each, the order changing; the figures go to the file that the run config names."""
+    from fedpca.atomic import write_whole
     from fedpca.core import NOBODY, Order
     from fedpca.flower.config import read_run_config
     from fedpca.flower.engine import FlowerEngine
@@ -132,4 +133,4 @@ def main(grid: Grid, context: Context) -> None:
             "fedpca, report and training": sum(e.sent + e.received for e in sent.values()) // sites,
         },
     }
-    out.write_text(json.dumps(figures))
+    write_whole(out, json.dumps(figures))
