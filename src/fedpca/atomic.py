@@ -8,10 +8,17 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from errno import EACCES, EAGAIN
 from pathlib import Path
 from typing import IO, Any
 
 from fedpca.errors import RunError
+
+HELD = (EACCES, EAGAIN)  # what the system says of a lock that another process has
+
+
+class LockedError(RunError):
+    """A folder that another process writes."""
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
@@ -68,9 +75,16 @@ def locked(folder: Path, refusal: str) -> Iterator[None]:
 
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise RunError(refusal) from None
+            except OSError as error:
+                raise (LockedError(refusal) if error.errno in HELD else _no_locks(folder, error)) from None
         yield
+
+
+def _no_locks(folder: Path, error: OSError) -> RunError:
+    return RunError(
+        f"the file system of {folder} cannot lock files ({error.strerror}), so two processes might write one folder: "
+        "choose a folder on another disk, or have it mounted with locks (NFS without nolock, Lustre with flock)"
+    )
 
 
 def _lock_file(folder: Path) -> IO[str]:

@@ -12,6 +12,7 @@ from fedpca.results.read.runs import find_runs
 from fedpca.runs.cell import is_done
 from fedpca.runs.check import check_experiment, read_settings
 from fedpca.runs.jobs import every_run
+from fedpca.runs.part import WHOLE, read_part
 from fedpca.runs.trackers import choose
 from fedpca.settings.base import Table
 from fedpca.settings.experiment import Experiment
@@ -33,6 +34,7 @@ def run(
     data_dir: str | Path | None = None,
     only: Sequence[str] = (),
     log_to: Sequence[str] = (),
+    part: str | None = None,
 ) -> Results:
     """Plays every run of an experiment that is not finished, and gives the results of all of them.
 
@@ -52,9 +54,9 @@ def run(
     texts = [*changes, *(f"{key}={json.dumps(list(values))}" for key, values in lists.items() if values)]
     settings = _settings(experiment, texts, only)
     folder = Path(out or Path("runs") / next(iter(settings.values())).name)
-    cells = every_run(settings, folder, resume)
+    cells = every_run(settings, folder, resume, read_part(part) if part else WHOLE)
     if todo := [cell for cell in cells if not is_done(cell)]:
-        trackers = choose(log_to, folder, cells[0].settings.name)
+        trackers = choose(log_to, folder, todo[0].settings.name)
         play_runs(todo, jobs, workers, Path(data_dir) if data_dir else None, trackers, progress)
     require_training(cells)
     return Results(folder, find_runs([folder]))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedpca.api.progress import counting_bar
+from fedpca.runs.part import WHOLE, Part
 
 if TYPE_CHECKING:
     from fedpca.core import ClientId
@@ -28,6 +29,7 @@ def describe_runs(
     workers: int | None,
     resume: bool,
     data_dir: Path | None,
+    part: Part = WHOLE,
 ) -> None:
     """Prints what every setting would do, and how long all runs would take; writes no run folder."""
     from fedpca.runs.cell import is_done
@@ -36,7 +38,7 @@ def describe_runs(
     from fedpca.runs.run import Prepared
     from fedpca.runs.trial import try_out
 
-    cells = every_run(settings, out, resume)
+    cells = every_run(settings, out, resume, part)
     todo, prepared, seconds = [cell for cell in cells if not is_done(cell)], Prepared(data_dir), 0.0
     jobs = min(jobs, max(1, len(todo)))
     for name, experiment in settings.items():

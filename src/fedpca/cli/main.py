@@ -90,6 +90,10 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue what is there; finished runs go on only if rounds is raised.")
     ] = False,
+    part: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="Play only every N-th run, beginning with the I-th, as one of N machines."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would happen, and how long it would take.")
     ] = False,
@@ -104,7 +108,9 @@ def run(
     """Run every setting, method and seed of an experiment, then show the tables."""
     from fedpca.cli.run import run_all
     from fedpca.runs.check import read_settings
+    from fedpca.runs.part import WHOLE, read_part
 
+    own = read_part(part) if part else WHOLE
     lists = {"methods": method, "seeds": seed}
     given = {
         f"{key}={json.dumps(values)}": " ".join(f"--{key.removesuffix('s')} {value}" for value in values)
@@ -116,9 +122,9 @@ def run(
     if dry_run:
         from fedpca.cli.dry_run import describe_runs
 
-        describe_runs(settings, out or Path("runs") / name, jobs, workers, resume, data_dir)
+        describe_runs(settings, out or Path("runs") / name, jobs, workers, resume, data_dir, own)
         return
-    run_all(settings, out or Path("runs") / name, jobs, workers, resume, data_dir, again, log_to or ())
+    run_all(settings, out or Path("runs") / name, jobs, workers, resume, data_dir, again, log_to or (), own)
 
 
 @app.command()

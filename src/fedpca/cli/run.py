@@ -11,8 +11,10 @@ import typer
 
 from fedpca.api.progress import say
 from fedpca.cli.results import show
+from fedpca.runs.part import WHOLE, Part
 
 if TYPE_CHECKING:
+    from fedpca.runs.cell import Cell
     from fedpca.settings.experiment import Experiment
 
 
@@ -25,18 +27,19 @@ def run_all(
     data_dir: Path | None,
     again: str,
     log_to: Sequence[str] = (),
+    part: Part = WHOLE,
 ) -> None:
-    """Plays every run that is not finished, then shows the tables of all."""
+    """Plays every run that is not finished, then shows the tables of all; of a part only if all parts are finished."""
     from fedpca.api.engine import play_runs, require_training
-    from fedpca.results.read.runs import find_runs
-    from fedpca.results.tables import tabulate
-    from fedpca.runs.cell import is_done
+    from fedpca.runs.cell import cells_of_all, is_done
     from fedpca.runs.jobs import every_run
     from fedpca.runs.processes import CrashError
     from fedpca.runs.trackers import choose
 
     trackers = choose(log_to, out, next(iter(settings.values())).name)
-    cells = every_run(settings, out, resume)
+    if part != WHOLE:
+        say(_part_words(part, cells_of_all(settings, out)))
+    cells = every_run(settings, out, resume, part)
     todo = [cell for cell in cells if not is_done(cell)]
     if finished := len(cells) - len(todo):
         say(f"{finished} of {len(cells)} runs were finished before, in {out}")
@@ -49,6 +52,23 @@ def run_all(
     except CrashError as crash:
         print(crash, end="", file=sys.stderr)
         raise typer.Exit(1) from None
+    if unfinished := sum(not is_done(cell) for cell in cells_of_all(settings, out)):
+        say(f"part {part} is finished, {unfinished} of the other parts' runs are not; to look: fedpca results {out}")
+    else:
+        show_runs(out)
+    require_training(cells)
+
+
+def show_runs(out: Path) -> None:
+    """Shows the tables of the runs in a folder."""
+    from fedpca.results.read.runs import find_runs
+    from fedpca.results.tables import tabulate
+
     show(tabulate(find_runs([out])))
     say(f"files: {out}")
-    require_training(cells)
+
+
+def _part_words(part: Part, every: Sequence[Cell]) -> str:
+    """What a part holds, in words."""
+    own = part.of(every)
+    return f"part {part}: {len(own)} of {len(every)} runs" + ("" if own else ", since there are more parts than runs")

@@ -17,6 +17,7 @@ from fedpca.methods.base import base
 from fedpca.models.build import build_model
 from fedpca.runs.cell import Cell, Watch, cells_of_all, check_folder
 from fedpca.runs.check import plan_of
+from fedpca.runs.part import WHOLE, Part
 from fedpca.runs.processes import play_in_processes
 from fedpca.runs.run import Prepared, run_cell
 from fedpca.settings.experiment import Experiment
@@ -37,9 +38,12 @@ class Schedule:
     prepared: Prepared  # holds the first run's data
 
 
-def every_run(settings: Mapping[str, Experiment], out: Path, resume: bool) -> list[Cell]:
-    """All runs of an experiment, finished or not; refuses folders that hold something else."""
-    cells = cells_of_all(settings, out)
+def every_run(settings: Mapping[str, Experiment], out: Path, resume: bool, part: Part = WHOLE) -> list[Cell]:
+    """All runs of an experiment, or those of a part, finished or not; refuses folders that hold something else.
+
+    Folders of other parts are not looked at: others may be writing them. A part is the same whatever is finished.
+    """
+    cells = part.of(cells_of_all(settings, out))
     try:
         for cell in cells:
             check_folder(cell, resume)
