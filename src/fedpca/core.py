@@ -23,6 +23,9 @@ Answer = Literal["mislabeled", "not mislabeled", "cannot tell"]  # of one round,
 Report = Mapping[str, float | list[float]]  # what a client tells the server; one to one with a Flower MetricRecord
 Weights = Mapping[ClientId, float]  # share of each client in an aggregation; they sum to 1
 Vectors = Mapping[str, "Tensor"]  # by name
+ShownTo = Mapping[
+    ClientId, Mapping[str, str]
+]  # per client: the name under which it sees a vector, and the server's own
 AT_ONCE = 1 << 17  # numbers of several states
 LABELS = "labels"  # in a client's memory: its corrected labels, in place of the given ones from then on
 
@@ -179,7 +182,7 @@ class Order(NamedTuple):
     round: int  # counted from 1
     rounds: int  # the last round of the run
     verdict: Verdict
-    shown: Vectors = MappingProxyType({})  # what the server's rule keeps and shows to clients
+    shown: Vectors = MappingProxyType({})  # what the server's rule keeps and shows to clients, or to this one
 
 
 class Images(Protocol):
@@ -238,11 +241,21 @@ class Site:
 
 @dataclass(frozen=True)
 class Samples:
-    """What a client trains on: rows of its data with the labels to use; may be empty."""
+    """What a client trains on: rows of its data with the labels to use; may be empty.
+
+    Who counts for more samples than it trains on, such as all that it has, says so with `counts_as`. With it a client
+    that trains on none sends the model as it is.
+    """
 
     rows: Tensor  # (n,) int64
     labels: Tensor  # (n,) int64
     reliability: float = 1.0  # mean confidence in these labels
+    counts_as: int | None = None  # samples; None: as many as there are rows
+
+    @property
+    def size(self) -> int:
+        """How many samples the update counts as."""
+        return self.rows.shape[0] if self.counts_as is None else self.counts_as
 
 
 @dataclass(frozen=True)
@@ -255,7 +268,7 @@ class Update:
     """
 
     params: Params | None
-    size: int  # samples trained on
+    size: int  # samples that it counts as: those trained on, unless the selection says otherwise
     reliability: float = 1.0  # of those samples
     report: Report = field(default_factory=dict)
 
@@ -284,6 +297,7 @@ class Outcome:
     notes: Mapping[ClientId, Mapping[str, float]] = field(default_factory=dict)  # go into the clients' verdicts
     memory: Vectors = field(default_factory=dict)  # what the rule keeps for its next round: `Server.memory`
     shown: Vectors = field(default_factory=dict)  # the same, and clients see it in the next round: `Order.shown`
+    shown_to: ShownTo = field(default_factory=dict)  # vectors of `memory` that one client alone sees in the next round
     sides: Mapping[str, Outcome] = field(default_factory=dict)  # of combined methods, each its own
 
 
@@ -418,6 +432,7 @@ class Server:
     left_out: Mapping[ClientId, str] = field(default_factory=dict)  # whose answer the last round did not use, and why
     memory: Vectors = field(default_factory=dict)  # of the aggregation rule; what it does not keep again is forgotten
     shown: Vectors = field(default_factory=dict)  # the same, which clients see too
+    shown_to: ShownTo = field(default_factory=dict)  # vectors of `memory` that one client alone sees too
 
 
 class Clients(Protocol):

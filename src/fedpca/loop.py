@@ -52,15 +52,15 @@ def play_round(recipe: Recipe, clients: Clients, server: Server, rounds: int) ->
     cohort = recipe.cohort(clients.ids, when.round)
     left_out: dict[ClientId, str] = {}
     if recipe.report is not None:
-        replies = clients.report(server.params, _orders(cohort, when, diagnosis, server.shown))
+        replies = clients.report(server.params, _orders(cohort, when, diagnosis, server))
         diagnosis = recipe.diagnose(diagnosis, usable_reports(replies, claims_of(recipe.report), left_out), when)
         cohort = [client for client in cohort if client not in left_out]
     before = replace(server, diagnosis=diagnosis)
-    outcome, reports = _train(recipe, clients, before, _orders(cohort, when, diagnosis, server.shown), left_out)
+    outcome, reports = _train(recipe, clients, before, _orders(cohort, when, diagnosis, server), left_out)
     diagnosis = with_outcome(recipe.diagnose(diagnosis, reports, when), outcome)
     params = replace(outcome.params, lengths=server.params.lengths)
     shown = {name: vector for name, vector in outcome.shown.items() if not _is_part(vector, params)}
-    return Server(params, when.round, diagnosis, outcome.weights, left_out, outcome.memory, shown)
+    return Server(params, when.round, diagnosis, outcome.weights, left_out, outcome.memory, shown, outcome.shown_to)
 
 
 def _train(
@@ -101,5 +101,11 @@ def _is_part(vector: Tensor, params: Params) -> bool:
     return any(vector is own for own in params.vectors)
 
 
-def _orders(cohort: Iterable[ClientId], when: When, diagnosis: Diagnosis, shown: Vectors) -> dict[ClientId, Order]:
-    return {client: Order(*when, diagnosis.get(client, NOBODY), shown) for client in cohort}
+def _orders(cohort: Iterable[ClientId], when: When, diagnosis: Diagnosis, server: Server) -> dict[ClientId, Order]:
+    return {client: Order(*when, diagnosis.get(client, NOBODY), _shown_to(client, server)) for client in cohort}
+
+
+def _shown_to(client: ClientId, server: Server) -> Vectors:
+    """What everybody sees, the same mapping for all who see no more, and what this client alone sees."""
+    own = server.shown_to.get(client)
+    return {**server.shown, **{name: server.memory[key] for name, key in own.items()}} if own else server.shown

@@ -9,7 +9,21 @@ from fedpca.core import Net, Order, Samples, Site, Verdict
 from fedpca.models.build import build
 from fedpca.models.flat import flatten, params_of
 from fedpca.parts.client.augment import Mixup
-from fedpca.parts.client.loss import Distillation, LogitAdjustment, Proximal, cross_entropy, distillation, log_prior
+from fedpca.parts.client.loss import (
+    Batch,
+    Distillation,
+    LogitAdjustment,
+    Proximal,
+    cross_entropy,
+    distillation,
+    log_prior,
+)
+
+
+def batch_of(logits: torch.Tensor, labels: torch.Tensor, images: torch.Tensor | None = None) -> Batch:
+    """All of a client's samples, or those of which nobody asks which they are."""
+    images = torch.empty(len(logits)) if images is None else images
+    return Batch(images, logits, labels, torch.arange(len(labels)))
 
 
 def loss_of(rule, counts: list[int], logits: list[float], label: int) -> torch.Tensor:
@@ -18,7 +32,7 @@ def loss_of(rule, counts: list[int], logits: list[float], label: int) -> torch.T
     net = build("mlp", (1, 8, 8), classes, seed=0)
     site = Site(net, torch.empty(0), labels, {}, Order(1, 1, Verdict()), torch.Generator())
     batch = torch.tensor([logits], requires_grad=True)
-    loss = rule(site, Samples(torch.arange(len(labels)), labels))(torch.empty(0), batch, torch.tensor([label]))
+    loss = rule(site, Samples(torch.arange(len(labels)), labels))(batch_of(batch, torch.tensor([label])))
     loss.backward()
     return torch.stack([loss.detach(), batch.grad.abs().sum()])
 
@@ -66,7 +80,7 @@ def two_weights(suspicion: float | None) -> Site:
 
 
 def zero(site: Site, samples: Samples):
-    return lambda images, logits, labels: 0.0 * site.net.weights.sum()
+    return lambda batch: 0.0 * site.net.weights.sum()
 
 
 def pulled(strength: float, suspicion: float | None, moved: tuple[float, float]) -> tuple[float, list[float]]:
@@ -75,7 +89,7 @@ def pulled(strength: float, suspicion: float | None, moved: tuple[float, float])
     loss_of = Proximal(strength, zero)(site, Samples(site.given, site.given))
     with torch.no_grad():
         site.net.weights.add_(torch.tensor(moved))
-    value = loss_of(torch.empty(0), torch.empty(0), site.given)
+    value = loss_of(batch_of(torch.empty(0), site.given))
     value.backward()
     return value.item(), site.net.weights.grad.tolist()
 
@@ -99,7 +113,7 @@ def test_the_pull_is_added_to_the_other_loss():
     with torch.no_grad():
         site.net.weights.add_(torch.tensor([3.0, 4.0]))
     logits, labels = torch.tensor([[1.0, 2.0]]), torch.tensor([1])
-    assert loss_of(torch.empty(0), logits, labels).item() == pytest.approx(15.313262, abs=1e-5)
+    assert loss_of(batch_of(logits, labels)).item() == pytest.approx(15.313262, abs=1e-5)
 
 
 def test_the_specifications_distillation():
@@ -143,7 +157,7 @@ def judged(group: str | None, round: int, counts: tuple[int, ...] = (6, 2)) -> S
 def of_batch(rule, site: Site) -> float:
     """The loss of all the client's samples, for some logits of the model in training."""
     loss_of = rule(site, Samples(torch.arange(len(site.y)), site.y))
-    return loss_of(site.x, torch.linspace(-1, 1, 2 * len(site.y)).view(-1, 2), site.y).item()
+    return loss_of(batch_of(torch.linspace(-1, 1, 2 * len(site.y)).view(-1, 2), site.y, site.x)).item()
 
 
 def test_the_teacher_is_sharpened():
@@ -156,7 +170,7 @@ def test_the_teacher_is_sharpened():
         site, Samples(torch.arange(8), site.y)
     )
     logits = torch.zeros(1, 2, requires_grad=True)
-    loss_of(torch.ones(1, 1), logits, torch.tensor([1])).backward()
+    loss_of(batch_of(logits, torch.tensor([1]), torch.ones(1, 1))).backward()
     assert (0.5 - logits.grad[0]).tolist() == pytest.approx([0.924142, 0.075858], abs=1e-6)
 
 
@@ -199,7 +213,7 @@ def test_the_teacher_neither_learns_nor_follows():
         site, Samples(torch.arange(8), site.y)
     )
     logits = torch.linspace(-1, 1, 16).view(-1, 2).requires_grad_()
-    first = loss_of(site.x, logits, site.y)
+    first = loss_of(batch_of(logits, site.y, site.x))
     first.backward()
     assert logits.grad.abs().sum() > 0
     assert not site.net.weights.grad.any(), "no gradient through the teacher"
@@ -208,7 +222,7 @@ def test_the_teacher_neither_learns_nor_follows():
     with torch.no_grad():
         site.net.weights.add_(5.0)
         site.net.buffers.add_(5.0)
-    assert loss_of(site.x, logits, site.y).item() == first.item()
+    assert loss_of(batch_of(logits, site.y, site.x)).item() == first.item()
 
 
 def lacking(rule, labels: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -219,7 +233,7 @@ def lacking(rule, labels: torch.Tensor | None = None) -> tuple[torch.Tensor, tor
     order = Order(60, 100, Verdict(group="mislabeled"))
     site = Site(flatten(module, module), torch.eye(2)[[0, 1, 0, 1]], given, {}, order, torch.Generator())
     logits = site.net(site.x).detach().requires_grad_()
-    loss = rule(site, Samples(torch.arange(4), given))(site.x, logits, given if labels is None else labels)
+    loss = rule(site, Samples(torch.arange(4), given))(batch_of(logits, given if labels is None else labels, site.x))
     loss.backward()
     return loss.detach(), logits.grad
 
@@ -274,6 +288,6 @@ def test_blended_labels_give_the_two_term_loss_of_mixup(rule):
     net = build("mlp", (1, 8, 8), 2, seed=0)
     site = Site(net, torch.empty(0), labels, {}, Order(1, 1, Verdict()), rng)
     loss_of = rule(site, Samples(torch.arange(6), labels))
-    two_terms = a * loss_of(logits, logits, labels) + (1 - a) * loss_of(logits, logits, labels[other])
+    two_terms = a * loss_of(batch_of(logits, labels)) + (1 - a) * loss_of(batch_of(logits, labels[other]))
     assert 0.01 < a < 0.99, "otherwise the test shows nothing"
-    torch.testing.assert_close(loss_of(logits, logits, shares), two_terms)
+    torch.testing.assert_close(loss_of(batch_of(logits, shares)), two_terms)

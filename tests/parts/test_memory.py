@@ -1,7 +1,8 @@
 """Vectors that a rule of the server keeps between rounds, and those that it shows to clients.
 
-Two toys stand for what others will add: server momentum, which keeps a vector, and SCAFFOLD's control variate, which
-clients must see. Both work alone and inside A+B, and a run that is interrupted goes on as if it never was.
+Three toys stand for what others will add: server momentum, which keeps a vector, SCAFFOLD's control variate, which
+clients must see, and the states of all clients, of which each client sees one. They work alone and inside A+B, and a
+run that is interrupted goes on as if it never was.
 """
 
 from __future__ import annotations
@@ -103,13 +104,43 @@ def remember_start(site: Site):
     return everything(site)
 
 
+@dataclass
+class NeighbourFold:
+    """Keeps every client's state, and shows each client that of the next one."""
+
+    mean: object
+    states: dict[str, torch.Tensor]
+
+    def add(self, client: str, update: Update) -> None:
+        self.mean.add(client, update)
+        self.states[client] = update.params.weights
+
+    def finish(self) -> Outcome:
+        clients = list(self.states)
+        shown_to = {client: {"next": other} for client, other in zip(clients, clients[1:] + clients[:1], strict=True)}
+        return replace(self.mean.finish(), memory=self.states, shown_to=shown_to)
+
+
+def neighbour_rule(server: Server) -> NeighbourFold:
+    return NeighbourFold(MEAN(server), {})
+
+
+def keep_next(site: Site, params: Params) -> dict[str, float]:
+    """What the client alone was shown."""
+    site.memory["seen"] = site.order.shown.get("next", torch.zeros(1))
+    return {}
+
+
 FEDAVG = Method("fedavg", (Stage(PLAIN),))
+NEXT = Method("next", (Stage(replace(PLAIN, train=replace(PLAIN.train, after=keep_next), aggregate=neighbour_rule)),))
 MOMENTUM = Method("momentum", (Stage(replace(PLAIN, aggregate=server_momentum)),))
 TRAIN = replace(PLAIN.train, step=controlled_step, after=keep_control)
 SCAFFOLD = Method("scaffold", (Stage(replace(PLAIN, select=remember_start, train=TRAIN, aggregate=control_rule)),))
 METHODS = {
     "momentum": MOMENTUM,
     "scaffold": SCAFFOLD,
+    "next": NEXT,
+    "next+momentum": plus(NEXT, MOMENTUM, PLAIN, share=0.5),
     "momentum+fedavg": plus(MOMENTUM, FEDAVG, PLAIN, share=0.5),
     "fedavg+scaffold": plus(FEDAVG, SCAFFOLD, PLAIN, share=0.5),
     "momentum+scaffold": plus(MOMENTUM, SCAFFOLD, PLAIN, share=0.5),
@@ -159,6 +190,17 @@ def test_inside_a_combination_each_side_keeps_and_shows_its_own():
     torch.testing.assert_close(server.shown["scaffold/control"], own.mean(dim=0), atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.parametrize(("name", "prefix"), [("next", ""), ("next+momentum", "next/")])
+def test_a_client_sees_what_is_shown_to_it_alone(name: str, prefix: str):
+    clients = clients_of(METHODS[name])
+    one, _ = play(METHODS[name], clients, Server(params_of(clients.workers.nets[0])), 2)
+    assert one.shown == {}
+    seen = {client: memory[f"{prefix}seen"] for client, memory in clients.memory.items()}
+    for client, other in (("0", "1"), ("1", "2"), ("2", "0")):
+        assert torch.equal(seen[client], one.memory[f"{prefix}{other}"]), "of the round before"
+    assert not torch.equal(seen["0"], seen["1"])
+
+
 def test_a_vector_of_the_global_state_itself_is_not_sent_twice():
     def showing(server: Server):
         fold = MEAN(server)
@@ -196,5 +238,6 @@ def test_an_interrupted_run_goes_on_to_the_bit(name: str, tmp_path):
         after.memory[client].update(own)
     *_, server = play(method, after, saved, 4)
     assert torch.equal(server.params.weights, whole[-1].params.weights)
+    assert server.shown_to == whole[-1].shown_to
     assert all(torch.equal(server.shown[key], whole[-1].shown[key]) for key in whole[-1].shown)
     assert all(torch.equal(server.memory[key], whole[-1].memory[key]) for key in whole[-1].memory)

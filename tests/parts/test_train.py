@@ -9,7 +9,7 @@ from fedpca.core import Net, Order, Samples, Site, Verdict
 from fedpca.models.build import build
 from fedpca.models.flat import flatten, layout_of, params_of
 from fedpca.parts.client.augment import CropFlip
-from fedpca.parts.client.loss import LogitAdjustment
+from fedpca.parts.client.loss import Batch, LogitAdjustment
 from fedpca.parts.client.loss import cross_entropy as plain_loss
 from fedpca.parts.client.report import mean_loss
 from fedpca.parts.client.select import everything
@@ -154,7 +154,41 @@ def test_only_layers_that_treat_images_one_by_one_get_parts_of_a_batch():
 @pytest.mark.parametrize(("count", "pixels", "sizes"), [(64, None, [64]), (64, 32 * 64, [32, 32]), (9, 64, [5, 4])])
 def test_parts_of_a_batch_are_of_like_size(count, pixels, sizes):
     images, labels = torch.arange(count * 64).view(count, 1, 8, 8), torch.arange(count)
-    parts = list(pieces(images, labels, pixels))
-    assert [len(own) for _, own in parts] == sizes
-    assert torch.equal(torch.cat([own for _, own in parts]), labels)
-    assert torch.equal(torch.cat([some for some, _ in parts]), images)
+    parts = list(pieces(images, pixels, labels, labels + 5))
+    assert [len(own) for _, own, _ in parts] == sizes
+    assert torch.equal(torch.cat([own for _, own, _ in parts]), labels)
+    assert torch.equal(torch.cat([some for some, _, _ in parts]), images)
+    assert all(torch.equal(rows, own + 5) for _, own, rows in parts)
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn-small"])
+def test_a_loss_knows_which_samples_its_batch_has(model: str):
+    """Also where a batch is worked on in parts; every sample comes once in every epoch."""
+    net, seen = build(model, (1, 8, 8), 4, seed=1), []
+
+    def loss(site: Site, samples: Samples):
+        def of_batch(batch: Batch) -> torch.Tensor:
+            assert torch.equal(batch.images, site.x[batch.rows])
+            assert torch.equal(batch.labels, site.y[batch.rows])
+            seen.append(batch.rows)
+            return cross_entropy(batch.logits, batch.labels)
+
+        return of_batch
+
+    site, rows = site_of(net), torch.arange(1, 50, 2)
+    LocalTraining(SGD, batch=16, epochs=2, loss=loss)(site, Samples(rows, site.y[rows]))
+    assert torch.cat(seen).sort().values.tolist() == rows.repeat_interleave(2).tolist()
+
+
+def test_a_client_counts_as_many_samples_as_its_selection_says_and_sends_the_model_where_it_trains_on_none():
+    site = site_of(build("mlp", (1, 8, 8), 4, seed=1))
+    here, none = params_of(site.net), torch.empty(0, dtype=torch.int64)
+    training = LocalTraining(SGD, batch=16, epochs=1, after=lambda site, params: {"seen": 1.0})
+    assert training(site, Samples(none, none)).params is None
+    idle = training(site, Samples(none, none, counts_as=50))
+    assert (idle.size, idle.report) == (50, {"seen": 1.0})
+    assert torch.equal(idle.params.weights, here.weights)
+    rows = torch.arange(20)
+    busy = training(site, Samples(rows, site.y[rows], counts_as=50))
+    assert busy.size == 50
+    assert not torch.equal(busy.params.weights, here.weights)

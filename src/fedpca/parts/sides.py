@@ -20,6 +20,7 @@ from fedpca.core import (
     Outcome,
     Report,
     Server,
+    ShownTo,
     Site,
     Update,
     Verdict,
@@ -245,7 +246,9 @@ class MixFold:
         )
         memory = both_entries({side: own.memory for side, own in sides.items()})
         shown = both_entries({side: own.shown for side, own in sides.items()})
-        return Outcome(params, self._weights(one.weights, two.weights), memory=memory, shown=shown, sides=sides)
+        shown_to = _both_shown_to({side: own.shown_to for side, own in sides.items()})
+        weights = self._weights(one.weights, two.weights)
+        return Outcome(params, weights, memory=memory, shown=shown, shown_to=shown_to, sides=sides)
 
     def _weights(self, one: Weights | None, two: Weights | None) -> Weights | None:
         if one is None or two is None:
@@ -254,6 +257,19 @@ class MixFold:
             client: self.share * one.get(client, 0.0) + (1 - self.share) * two.get(client, 0.0)
             for client in {**one, **two}
         }
+
+
+def _both_shown_to(given: Mapping[str, ShownTo]) -> ShownTo:
+    """What each client alone sees of every side, each vector under its side's name, as its memory has it."""
+    clients = list(dict.fromkeys(client for own in given.values() for client in own))
+    return {
+        client: {
+            f"{side}/{name}": f"{side}/{key}"
+            for side, own in given.items()
+            for name, key in own.get(client, {}).items()
+        }
+        for client in clients
+    }
 
 
 def _between(start: Tensor, end: Tensor, share: float) -> Tensor:

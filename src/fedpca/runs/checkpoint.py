@@ -78,6 +78,7 @@ def _kept_state(server: Server, untested: RoundLine | None = None) -> dict[str, 
         "left_out": dict(server.left_out),
         "lengths": server.params.lengths,
         "untested": untested,
+        **({"shown_to": server.shown_to} if server.shown_to else {}),
     }
 
 
@@ -112,7 +113,7 @@ def load_checkpoint(folder: Path, layout: Layout | None = None) -> Checkpoint:
     else:
         params = _final_params(folder, layout)
     diagnosis = VERDICTS.validate_python(state["diagnosis"])
-    rule = _under("kept/", tensors), _under("shown/", tensors)
+    rule = _under("kept/", tensors), _under("shown/", tensors), state.get("shown_to", {})
     server = Server(params, state["round"], diagnosis, state["weights"], state["left_out"], *rule)
     return Checkpoint(server, memory, state.get("untested"))
 

@@ -202,7 +202,7 @@ def _rows(training: BatchTraining, site: Site, count: int) -> list[Tensor]:
 
 def _update(training: BatchTraining, rest: Params, site: Site, samples: Samples, vector: Tensor) -> Update:
     """A client's answer: its own weights, and the rest of the state, which these networks do not change."""
-    size = samples.rows.shape[0]
+    size = samples.size
     if size == 0:
         return Update(None, 0)
     if training.after is None:

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, sqrt
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,8 +14,17 @@ from torch import Tensor
 
 from fedpca.core import Samples, Site
 
-# Images, logits, labels or shares of classes -> scalar: a mean over the samples, and terms that do not depend on them.
-BatchLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+class Batch(NamedTuple):
+    """What a loss may look at: some of the client's samples, and what the model makes of them."""
+
+    images: Tensor  # as training takes them: augmented, blended
+    logits: Tensor  # (n, classes)
+    labels: Tensor  # (n,) or, where images are blended, shares of the classes (n, classes)
+    rows: Tensor  # (n,) of the client's data: which samples these are
+
+
+BatchLoss = Callable[[Batch], Tensor]  # a scalar: a mean over the samples, and terms that do not depend on them
 Loss = Callable[[Site, Samples], BatchLoss]
 TINY = 1e-12  # share of a class without labels in logit adjustment: finite also where tau is 0
 
@@ -24,7 +34,7 @@ class CrossEntropy:
     """Mean cross-entropy of the labels."""
 
     def __call__(self, site: Site, samples: Samples) -> BatchLoss:
-        return lambda images, logits, labels: F.cross_entropy(logits, labels)
+        return lambda batch: F.cross_entropy(batch.logits, batch.labels)
 
     def logit_shift(self, labels: Tensor, classes: int) -> None:
         """None: the logits as they are."""
@@ -42,7 +52,7 @@ class LogitAdjustment:
     def __call__(self, site: Site, samples: Samples) -> BatchLoss:
         """The loss under the class shares of these samples."""
         shift = self.logit_shift(samples.labels, site.net.classes).to(site.net.device)
-        return lambda images, logits, labels: F.cross_entropy(logits + shift, labels)
+        return lambda batch: F.cross_entropy(batch.logits + shift, batch.labels)
 
     def logit_shift(self, labels: Tensor, classes: int) -> Tensor:
         """tau log pi (classes,); a class without labels counts `TINY` of all, so that cross-entropy leaves it alone."""
@@ -62,7 +72,7 @@ class AdjustmentWhereSkewed:
     def __call__(self, site: Site, samples: Samples) -> BatchLoss:
         """The loss under the class shares of these samples."""
         shift = self.logit_shift(samples.labels, site.net.classes).to(site.net.device)
-        return lambda images, logits, labels: F.cross_entropy(logits + shift, labels)
+        return lambda batch: F.cross_entropy(batch.logits + shift, batch.labels)
 
     def logit_shift(self, labels: Tensor, classes: int) -> Tensor:
         """tau log pi (classes,), or zeros."""
@@ -97,9 +107,9 @@ class Proximal:
             return plain
         start = site.net.weights.detach().clone()
 
-        def total(images: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
+        def total(batch: Batch) -> Tensor:
             distance = (site.net.weights - start).norm()
-            return plain(images, logits, labels) + (pull * distance if distance.item() > 0 else 0.0)
+            return plain(batch) + (pull * distance if distance.item() > 0 else 0.0)
 
         return total
 
@@ -129,10 +139,10 @@ class Distillation:
         shift = shift.to(site.net.device)
         share = self.share(site.order.round - 1)
 
-        def total(images: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
+        def total(batch: Batch) -> Tensor:
             with torch.no_grad():
-                soft = (teacher(site.net.scale(images)) / self.temperature).softmax(dim=1)
-            return distillation(logits + shift, soft, labels, share)
+                soft = (teacher(site.net.scale(batch.images)) / self.temperature).softmax(dim=1)
+            return distillation(batch.logits + shift, soft, batch.labels, share)
 
         return total
 

@@ -15,7 +15,7 @@ from fedpca.models.device import to_device
 from fedpca.models.flat import params_of
 from fedpca.parts.abilities import BatchTraining, ability
 from fedpca.parts.client.augment import Augment, Blend
-from fedpca.parts.client.loss import Loss, cross_entropy
+from fedpca.parts.client.loss import Batch, Loss, cross_entropy
 from fedpca.parts.client.step import Step, descend
 from fedpca.screening import Claims, claims_of
 
@@ -34,11 +34,12 @@ def piece_of(net: Net) -> int | None:
     return PIECE if known and net.device.type == "cpu" else None
 
 
-def pieces(images: Tensor, labels: Tensor, pixels: int | None) -> Iterator[tuple[Tensor, Tensor]]:
-    """A batch in parts of about as many pixels, but of at least eight images."""
-    most = len(labels) if pixels is None else max(8, pixels // max(1, images[0, 0].numel()))
-    count = -(-len(labels) // most)
-    yield from zip(images.chunk(count), labels.chunk(count), strict=True) if count > 1 else [(images, labels)]
+def pieces(images: Tensor, pixels: int | None, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """A batch in parts of about as many pixels, but of at least eight images; others are what belongs to them."""
+    most = len(images) if pixels is None else max(8, pixels // max(1, images[0, 0].numel()))
+    count = -(-len(images) // most)
+    whole = (images, *others)
+    yield from zip(*(each.chunk(count) for each in whole), strict=True) if count > 1 else [whole]
 
 
 @dataclass(frozen=True)
@@ -71,24 +72,26 @@ class LocalTraining:
     after: After | None = None
 
     def __call__(self, site: Site, samples: Samples) -> Update:
-        if len(samples.rows) == 0:
+        if samples.size == 0:
             return Update(None, 0)
         site.net.module.train()
         optimizer, loss_of, pixels = self.descent(site.net), self.loss(site, samples), piece_of(site.net)
         for picks in self.batches(len(samples.rows), site.rng):
-            images, labels = self._changed(site, site.x[samples.rows[picks]], samples.labels[picks])
+            rows = samples.rows[picks]
+            images, labels = self._changed(site, site.x[rows], samples.labels[picks])
 
-            def backward(images: Tensor = images, labels: Tensor = labels) -> None:
-                for some, own in pieces(images, labels, pixels):
+            def backward(images: Tensor = images, labels: Tensor = labels, rows: Tensor = rows) -> None:
+                for some, own, places in pieces(images, pixels, labels, rows):
                     share = len(own) / len(labels)
-                    (share * loss_of(some, site.net(some), own)).backward()  # type: ignore[no-untyped-call]
+                    batch = Batch(some, site.net(some), own, places)
+                    (share * loss_of(batch)).backward()  # type: ignore[no-untyped-call]
 
             self.step(site, backward, optimizer)
         site.net.module.eval()
         params = params_of(site.net)
         with torch.no_grad():
             report = self.after(site, params) if self.after else {}
-        return Update(params, len(samples.rows), samples.reliability, report)
+        return Update(params, samples.size, samples.reliability, report)
 
     def _changed(self, site: Site, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """A batch, augmented and blended where asked for; the labels are where the model is."""
