@@ -19,7 +19,7 @@ def test_a_slip_of_the_pen_is_near(word: str, meant: str):
     assert nearest(word, method_names()) == f" (did you mean {meant!r}?)"
 
 
-@pytest.mark.parametrize("word", ["xyz", "fedadam", "fedopt", "scaffold", "krum", "fedprox", "d", ""])
+@pytest.mark.parametrize("word", ["xyz", "fedopt", "ditto", "feddyn", "d", ""])
 def test_another_method_is_not_near_and_gets_the_list(word: str):
     assert near(word, method_names()) is None
     assert nearest(word, method_names()) == f"; there are {', '.join(method_names())}"

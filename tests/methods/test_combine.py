@@ -36,10 +36,10 @@ from fedpca.parts.sides import (
 )
 from fedpca.runs.check import method_of, plan_of
 from fedpca.settings.experiment import Experiment
-from tests.methods.test_methods import WARMUP, easy, same, servers
+from tests.methods.test_methods import WARMUP, WITHOUT_WEIGHTS, easy, same, servers
 
 NOW = When(3, 9)
-WEIGHTED = [name for name in METHODS.own if name not in ("median", "rfa", "qffl")]
+WEIGHTED = [name for name in METHODS.own if name not in WITHOUT_WEIGHTS]
 
 
 @cache

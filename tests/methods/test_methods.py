@@ -28,6 +28,7 @@ from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 
 ROUNDS, WARMUP = 9, 4
+WITHOUT_WEIGHTS = {"median", "rfa", "qffl", "trimmed-mean", "centered-clipping"}
 WARMING = [name for name in method_names() if name.startswith("fedpca") or name.endswith("+d")]
 
 
@@ -119,9 +120,7 @@ def test_it_goes_on_from_a_checkpoint_in_the_middle_of_a_stage(
     assert server.diagnosis == played(name)[-1].diagnosis
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in method_names() if not {"median", "rfa", "qffl"} & set(name.split("+"))]
-)
+@pytest.mark.parametrize("name", [name for name in method_names() if not WITHOUT_WEIGHTS & set(name.split("+"))])
 def test_weights_are_shares(name: str, settings: Experiment, easy_federation: Federation):
     for server in played(name):
         assert server.weights is not None

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from fedpca.core import Outcome, Params, Server, Update
 from fedpca.parts.server import robust
-from fedpca.parts.server.robust import GeometricMedian, coordinate_median, geometric_weights
+from fedpca.parts.server.robust import (
+    GeometricMedian,
+    PerCoordinate,
+    Trimmed,
+    coordinate_median,
+    geometric_weights,
+    middle,
+    share_of,
+)
 
 DIAMOND = [(0.0, 0), (4, 0), (5, 3), (1, 2)]
 
@@ -75,6 +83,37 @@ def test_through_the_fold_as_by_hand():
         GeometricMedian(steps=4, min_distance=1e-05, tolerance=1e-06), DIAMOND, sizes=[1, 2, 3, 4]
     ).weights.tolist()
     assert sized == pytest.approx([2.117298, 1.750656], abs=1e-5)
+
+
+TRIMMING = [(1.0, 10), (2, 0), (3, 1), (4, 2), (100, -50)]
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, (22, -7.4)), (0.2, (3, 1)), (0.39, (3, 1)), (0.4, (3, 1))])
+def test_the_specifications_trimmed_means(share: float, expected):
+    assert aggregated(PerCoordinate(Trimmed(share)), TRIMMING).weights.tolist() == pytest.approx(expected)
+    other = [(1.0, 10), (2, 0), (3, 1), (4, 50), (100, 2)]
+    assert aggregated(PerCoordinate(Trimmed(0.2)), other).weights.tolist() == pytest.approx((3, 13 / 3))
+
+
+def test_a_trimmed_mean_of_counters_is_their_lower_median_and_buffers_follow():
+    result = aggregated(PerCoordinate(Trimmed(0.25)), [(0.0,)] * 4, counters=[1, 7, 3, 9])
+    assert (result.counters.tolist(), result.buffers.tolist()) == ([3], [1.5])
+
+
+@given(st.integers(0, 10**6), st.integers(1, 9), st.floats(0, 0.499), st.data())
+def test_trimmed_values_do_not_count_however_large(seed: int, count: int, share: float, data):
+    """Not by a rounding error either; half of what is left out may be anything."""
+    rows = torch.randn(count, 4, generator=torch.Generator().manual_seed(seed))
+    cut = share_of(count, share)
+    spoiled = data.draw(st.sets(st.integers(0, count - 1), max_size=cut))
+    honest = rows[[i for i in range(count) if i not in spoiled]]
+    rows[list(spoiled)] = data.draw(st.sampled_from([-1e18, 1e18, 0.0]))
+    result = Trimmed(share)(rows)
+    assert ((result >= honest.amin(dim=0) - 1e-6) & (result <= honest.amax(dim=0) + 1e-6)).all()
+    if cut == (count - 1) // 2:
+        assert torch.allclose(result, middle(rows))
+    if cut == 0:
+        assert torch.allclose(result, rows.mean(dim=0), atol=1e-6)
 
 
 def test_no_steps_are_the_mean():

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from fedpca.core import Outcome, Params, Server, Update, Verdict
 from fedpca.parts.server.aggregate import WeightedMean
+from fedpca.parts.server.clip import CenteredClipping, NormClipping
 from fedpca.parts.server.contribution import ByContribution
 from fedpca.parts.server.distance import by_distance
-from fedpca.parts.server.robust import GeometricMedian, coordinate_median
+from fedpca.parts.server.krum import NearestNeighbours
+from fedpca.parts.server.robust import GeometricMedian, PerCoordinate, Trimmed, coordinate_median
 from fedpca.parts.server.weigh import by_size
 from fedpca.parts.sides import MixRules
 
@@ -29,9 +31,14 @@ RULES = {
         ("b", GeometricMedian(steps=4, min_distance=1e-05, tolerance=1e-06)),
         share=0.5,
     ),
+    "trimmed mean": PerCoordinate(Trimmed(0.2)),
+    "krum": NearestNeighbours(-1, 0.2, keep=1),  # by all distances: the nearest alone is as near to the other one
+    "multi-krum": NearestNeighbours(None, 0.2, keep=None),
+    "norm clipping": NormClipping(WeightedMean(by_size, smoothing=1.0), None),
+    "centered clipping": CenteredClipping(None, 3, history=True),
     "mean + median": MixRules(("a", WeightedMean(by_size, smoothing=1.0)), ("b", coordinate_median), share=0.5),
 }
-SHIFTING = ["mean", "median", "geometric median", "by distance", "mean + median"]
+SHIFTING = ["mean", "median", "geometric median", "by distance", "mean + median", "trimmed mean"]
 SIZES = st.lists(st.integers(1, 60), min_size=3, max_size=7)
 
 

@@ -7,9 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpca.core import Params, Server, Update, Verdict
+from fedpca.core import Params, Server, Update, Verdict, When
 from fedpca.parts.server.aggregate import WeightedMean, WithoutTheMislabeled
-from fedpca.parts.server.weigh import ByCapacity, ByLoss, ByReliabilityAndCapacity, BySharpness, by_size
+from fedpca.parts.server.agnostic import Ascend
+from fedpca.parts.server.weigh import ByCapacity, ByLoss, ByReliabilityAndCapacity, BySharpness, ByTilt, by_size
 
 TWELVE = [6.50, 6.52, 6.48, 6.51, 6.49, 6.53, 6.00, 5.98, 6.02, 6.42, 6.40, 6.44]
 
@@ -278,3 +279,34 @@ def test_the_specifications_sharpness_weights():
     assert by_report(WeightedMean(BySharpness(1), smoothing=1.0), "sharpness", [0.2, 0.2], [1, 9]) == pytest.approx(
         [0.5, 0.5]
     )
+
+
+def tilted(tilt: float, by_size: bool, sizes=(2, 1, 1), losses=(0.5, 1.0, 2.0)) -> list[float]:
+    known = {str(i): Verdict(report={"loss": loss}) for i, loss in enumerate(losses)}
+    count = ByTilt(tilt, by_size)(known)
+    counts = [count(str(i), Update(None, size)) for i, size in enumerate(sizes)]
+    return [own / sum(counts) for own in counts]
+
+
+@pytest.mark.parametrize(
+    ("tilt", "expected"),
+    [(0.1, (0.474709, 0.249524, 0.275767)), (1, (0.245990, 0.202785, 0.551225)), (-1, (0.706798, 0.214347, 0.078854))],
+)
+def test_the_specifications_tilted_weights(tilt: float, expected):
+    assert tilted(tilt, by_size=True) == pytest.approx(expected, abs=1e-6)
+    if tilt == 1:
+        assert tilted(1, by_size=False) == pytest.approx((0.140244, 0.231224, 0.628532), abs=1e-6)
+
+
+def test_a_tilt_of_nothing_is_size_and_a_large_one_the_largest_loss_whatever_is_added_to_all():
+    assert tilted(0, by_size=True) == [0.5, 0.25, 0.25]
+    assert tilted(1e4, by_size=True) == [0, 0, 1]
+    assert tilted(-1e4, by_size=True) == [1, 0, 0]
+    assert tilted(1, True, losses=(7.5, 8.0, 9.0)) == pytest.approx(tilted(1, True))
+    assert tilted(1, True, losses=(1e6, 0.0, 0.0)) == [1, 0, 0], "no power overflows"
+
+
+def test_without_sizes_a_tilt_is_one_exponentiated_step_of_afl_from_uniform():
+    losses = (0.5, 1.0, 2.0)
+    moved = Ascend(0.7, exponentiated=True)({}, {str(i): {"loss": loss} for i, loss in enumerate(losses)}, When(1, 9))
+    assert tilted(0.7, False) == pytest.approx([verdict.notes["share"] / 3 for verdict in moved.values()])

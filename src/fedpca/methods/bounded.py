@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -39,10 +40,25 @@ def bounded(method: Method, settings: AggregationSettings) -> Method:
 
 
 def _bounded(rule: Aggregate, settings: AggregationSettings) -> Aggregate:
+    """The rule within bounds; of one that goes on from another's mean, that mean's weights are bounded."""
+    from fedpca.parts.abilities import ability
     from fedpca.parts.server.bounded import BoundedInfluence
 
-    limits = (settings.max_size or inf, settings.clip or inf, settings.max_weight or inf)
-    return BoundedInfluence(rule, *limits, _combination(settings))
+    size, clip, weight = settings.max_size or inf, settings.clip or inf, settings.max_weight or inf
+    combine = _combination(settings)
+    if ability(rule, "with_inner") is None:
+        return BoundedInfluence(rule, size, clip, weight, combine)
+    inside = _innermost(rule, lambda own: BoundedInfluence(own, inf, inf, weight, combine))
+    return BoundedInfluence(inside, size, clip, inf, None)
+
+
+def _innermost(rule: Aggregate, change: Callable[[Aggregate], Aggregate]) -> Aggregate:
+    """The rule with the one changed that it, or what is inside it, goes on from."""
+    from fedpca.parts.abilities import ability
+
+    with_inner = ability(rule, "with_inner")
+    changed: Aggregate = with_inner(lambda own: _innermost(own, change)) if with_inner else change(rule)
+    return changed
 
 
 def _combination(settings: AggregationSettings) -> Combine | None:

@@ -8,18 +8,22 @@ from inspect import getdoc
 from typing import Any, Literal
 
 from fedpca.core import Method
-from fedpca.settings.base import NoSettings, Settings
+from fedpca.settings.base import NoSettings, Settings, rounded
 from fedpca.settings.experiment import AggregationSettings, TrainingSettings
 
-Family = Literal["baseline", "fair", "robust", "fair + robust", "ours", "ablation", "drop", "outside"]
+Family = Literal[
+    "baseline", "optimisation", "fair", "robust", "fair + robust", "ours", "ablation", "drop", "apart", "outside"
+]
 FAMILIES: Mapping[str, str] = {  # in the order of the tables, with their headings there
     "baseline": "Baseline",
+    "optimisation": "Optimisation",
     "fair": "Fair",
     "robust": "Robust",
     "fair + robust": "Fair + Robust",
     "ours": "FedPCA",
     "ablation": "Ablations",
     "drop": "With (D)",
+    "apart": "Without federation",
     "outside": "Outside",
 }
 
@@ -39,6 +43,11 @@ class Plan:
     seed: int = 0
     clients: int | None = None  # how many there are, where that is known beforehand
     aggregation: AggregationSettings = field(default_factory=AggregationSettings)  # bounds around the method's rule
+
+    @property
+    def cohort_size(self) -> int | None:
+        """How many clients take part in a round, where that is known beforehand."""
+        return max(1, rounded(self.participation * self.clients)) if self.clients else None
 
 
 Build = Callable[[Plan, Any], Method]  # Any: each takes the settings that its definition names

@@ -9,7 +9,7 @@ from fedpca.core import Method
 from fedpca.errors import UserError
 from fedpca.methods.base import base, one_stage
 from fedpca.methods.define import Plan, method
-from fedpca.settings.base import NonNegative, Settings, rounded
+from fedpca.settings.base import NonNegative, Settings
 
 
 class HNobsSettings(Settings):
@@ -32,8 +32,7 @@ def hnobs(plan: Plan, settings: HNobsSettings) -> Method:
     count = settings.screen_count
     if count is None:
         raise UserError("hnobs: nothing says how many updates to leave out; set method.hnobs.screen_count")
-    taking_part = max(1, rounded(plan.participation * plan.clients)) if plan.clients else None
-    if taking_part and count >= taking_part:
-        raise UserError(f"hnobs: it would screen out {count} of the {taking_part} clients of a round: all of them")
+    if plan.cohort_size and count >= plan.cohort_size:
+        raise UserError(f"hnobs: it would screen out {count} of the {plan.cohort_size} clients of a round: all of them")
     rule = WithoutLongest(count, WeightedMean(ByLoss(settings.q, by_size=True), smoothing=1.0))
     return one_stage(replace(base(plan), report=mean_loss, aggregate=rule))

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Generator, Tensor
 
-from fedpca.core import Order, Params, Report, Site, Train, When, ability
+from fedpca.core import Aggregate, Order, Params, Report, Site, Train, When, ability
 from fedpca.screening import Claims
 
 Answer = TypeVar("Answer")
@@ -72,6 +72,12 @@ class ReadsRounds(Protocol):
 
     @property
     def reads_rounds(self) -> bool: ...
+
+
+class GoesOnFromAnother(Protocol):
+    """An aggregation that makes more of what another one does: bounds on weights belong around the other one."""
+
+    def with_inner(self, change: Callable[[Aggregate], Aggregate]) -> Aggregate: ...
 
 
 class MadeOfParts(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+import torch
 from torch import Tensor
 
 from fedpca.core import (
@@ -274,4 +275,4 @@ def _both_shown_to(given: Mapping[str, ShownTo]) -> ShownTo:
 
 def _between(start: Tensor, end: Tensor, share: float) -> Tensor:
     """`share` of the way from start to end; equal vectors stay equal to the bit."""
-    return start.double().lerp_(end.double(), share).to(start.dtype)
+    return torch.lerp(start.double(), end.double(), share).to(start.dtype)  # never in place: it may be doubles

@@ -116,7 +116,7 @@ def length(vector: Tensor, start: Tensor) -> float:
 
 def shortened(vector: Tensor, start: Tensor, share: float) -> Tensor:
     """So much of the way from the start to a vector."""
-    return start.double().lerp_(vector.double(), share).to(vector.dtype)
+    return torch.lerp(start.double(), vector.double(), share).to(vector.dtype)  # never in place: it may be doubles
 
 
 def cap_weights(weights: Weights, most: float) -> Weights:

@@ -35,19 +35,32 @@ class UpdateCollection:
             place = slice(begin, begin + BLOCK)
             yield place, torch.stack([v[place] for v in vectors])
 
-    def gram(self) -> Tensor:
-        """Inner products (K, K) of the clients' steps; from the start, so that near-equal models keep their digits."""
-        gram = torch.zeros(len(self.states), len(self.states), dtype=torch.float64)
+    def gram(self, beside: Tensor | None = None) -> Tensor:
+        """Inner products (K, K) of the clients' steps; from the start, so that near-equal models keep their digits.
+
+        With one more vector beside them, which comes last, (K + 1, K + 1).
+        """
+        count = len(self.states) + (beside is not None)
+        gram = torch.zeros(count, count, dtype=torch.float64)
         for place, rows in self.blocks("weights"):
             steps = (rows - self.start.weights[place]).double()
+            if beside is not None:
+                steps = torch.cat([steps, beside[place].double()[None]])
             gram += steps @ steps.T
         return gram
 
+    @property
+    def shares_by_size(self) -> Tensor:
+        """Each client's share (K,) of all samples that were trained on."""
+        sizes = torch.tensor(list(self.sizes.values()), dtype=torch.float64)
+        return sizes / sizes.sum()
+
     def mean(self, shares: Tensor) -> Params:
         """The mean of the states with shares (K,) that sum to 1."""
-        return as_state(Params(*(self._mean(name, shares) for name in ("weights", "buffers", "counters"))), self.start)
+        return as_state(Params(*(self.sum_of(name, shares) for name in ("weights", "buffers", "counters"))), self.start)
 
-    def _mean(self, vector: str, shares: Tensor) -> Tensor:
+    def sum_of(self, vector: str, shares: Tensor) -> Tensor:
+        """One of the three vectors, summed over the clients with shares (K,), in double precision."""
         result = torch.empty(len(getattr(self.start, vector)), dtype=torch.float64)
         for place, rows in self.blocks(vector):
             result[place] = shares @ rows.double()
@@ -102,6 +115,27 @@ coordinate_median = PerCoordinate(middle)  # Yin et al. 2018
 
 
 @dataclass(frozen=True)
+class Trimmed:
+    """The mean of each column without as many of its lowest and highest values; of counters the lower median.
+
+    Whole values are left out: those far away do not count even by a rounding error.
+    """
+
+    share: float  # of the clients, at either end; below 0.5
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        if not rows.is_floating_point():
+            return middle(rows)
+        cut, ranked = share_of(len(rows), self.share), rows.sort(dim=0).values
+        return ranked[cut : len(rows) - cut].double().mean(dim=0).to(rows.dtype)
+
+
+def share_of(count: int, share: float) -> int:
+    """So large a share of so many, rounded down; 0.2 of 5 is 1."""
+    return int(share * count + 1e-9)
+
+
+@dataclass(frozen=True)
 class GeometricMedian:
     """The point of least summed distance to the clients' weights, by size, by smoothed Weiszfeld steps (RFA)."""
 
@@ -133,7 +167,7 @@ def geometric_weights(gram: Tensor, sizes: Tensor, rule: GeometricMedian) -> Ten
     alphas = sizes / sizes.sum()
     betas, before = alphas, float("inf")
     for _ in range(rule.steps):
-        distances = _distances(gram, betas)
+        distances = distances_to(gram, betas)
         total = float(alphas @ distances)
         if abs(before - total) < rule.tolerance * total:
             break
@@ -142,7 +176,7 @@ def geometric_weights(gram: Tensor, sizes: Tensor, rule: GeometricMedian) -> Ten
     return betas
 
 
-def _distances(gram: Tensor, betas: Tensor) -> Tensor:
-    """|x_k - sum_j betas_j x_j| for every k."""
+def distances_to(gram: Tensor, betas: Tensor) -> Tensor:
+    """|x_k - sum_j betas_j x_j| for every k, from inner products (K, K)."""
     along = gram @ betas
     return (gram.diagonal() - 2 * along + betas @ along).clamp_min(0).sqrt()

@@ -35,6 +35,22 @@ class ByLoss:
 
 
 @dataclass(frozen=True)
+class ByTilt:
+    """N exp(t l): a smooth maximum of the losses (TERM); t < 0 trusts clients on which the model errs less."""
+
+    tilt: float
+    by_size: bool  # False leaves N out
+
+    def __call__(self, diagnosis: Diagnosis) -> Count:
+        """The counts under this round's losses; over the largest, so that no power overflows."""
+        given = {client: verdict.report.get("loss") for client, verdict in diagnosis.items()}
+        tilted = {client: self.tilt * value for client, value in given.items() if isinstance(value, float)}
+        top = max(tilted.values(), default=0.0)
+        power = {client: exp(value - top) for client, value in tilted.items()}
+        return lambda client, update: (update.size if self.by_size else 1.0) * power.get(client, 1.0)
+
+
+@dataclass(frozen=True)
 class BySharpness:
     """(s / sum s)^q: the sharper the loss around the global model, the more a client counts; sizes do not (FedISM)."""
 

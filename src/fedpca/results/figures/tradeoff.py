@@ -23,12 +23,14 @@ from fedpca.runs.scores import Spread, spread
 
 LOOKS = {  # of families
     "baseline": Look("#000000", "*"),
+    "optimisation": Look("#FFFFFF", "p"),
     "fair": Look(style.SKY, "s"),
     "robust": Look(style.GREEN, "^"),
     "fair + robust": Look(style.PURPLE, "D"),
     "ours": Look(style.VERMILION, "o"),
     "ablation": Look(style.GREY, "X"),
     "drop": Look(style.ORANGE, "v"),
+    "apart": Look("#000000", "d"),
     "outside": Look(style.BLUE, "P"),
 }
 MAX_NAMES = 8  # methods up to which names stand beside the points, and numbers beyond
