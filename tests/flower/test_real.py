@@ -360,6 +360,24 @@ def test_faults_hold_nobody_up_and_are_named(four: Federation):
     assert not re.search(r"(?<![.\d])\d{15}", json.dumps(lines)), "sites have names, not Flower's numbers"
 
 
+def test_a_policy_that_forbids_wins_over_a_run_that_asks(four: Federation):
+    """It is read at each message: from now on bonn tells no loss, whatever the server asks for."""
+    policy, out = four.folder / "site-bonn" / "store" / "site-policy.toml", four.folder / "forbidden"
+    policy.parent.mkdir(parents=True, exist_ok=True)
+    policy.write_text('reports = ["dispersion"]')
+    deploy = {"deploy.sites": 4, "deploy.quorum": 3, "deploy.deadline": LIMIT, "deploy.out": str(out)}
+    try:
+        assert four.run(methods="qfedavg", rounds=1, **deploy).wait(LIMIT) == 0, four.tails()
+    finally:
+        policy.unlink()
+    why = "its policy allows the reports dispersion; the method says loss"
+    (line,) = four.lines("forbidden", "qfedavg")
+    assert line["left_out"] == {"bonn": why}
+    assert set(line["groups"]) == {"aachen", "celle", "dessau"}
+    assert f"bonn is turned away: {why}" in four.log("run")
+    assert f"[bonn] refused to answer 'hello': {why}" in four.log("bonn")
+
+
 def test_below_the_quorum_the_run_fails_and_says_so(four: Federation):
     deploy = {"deploy.sites": 5, "deploy.quorum": 5, "deploy.wait": 20.0, "deploy.out": str(four.folder / "short")}
     run = four.run(methods="fedavg", rounds=1, **{**deploy, "deploy.deadline": 60.0})

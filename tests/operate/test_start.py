@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def check_server(made: Path) -> None:
 def check_site(made: Path) -> None:
     own = next(path.parent for path in (made / "keys").rglob(keys.SITE_KEY))
     options = SiteOptions("berlin", made / "data", "localhost:1", own, made / "state", {})
-    site._check(options, insecure=False)
+    site._check(options, False, [].append)
 
 
 def in_two_years(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,3 +64,18 @@ def test_a_sites_store_is_made_for_its_owner_alone(made: Path):
     (made / "state").mkdir()
     site._node_settings(SiteOptions("berlin", made / "data", "localhost:1", None, made / "state", {}))
     assert (made / "state" / "store").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_broken_policy_is_refused_at_start_and_a_good_one_is_shown(made: Path):
+    policy, said = made / "state" / "store" / "site-policy.toml", []
+    own = next(path.parent for path in (made / "keys").rglob(keys.SITE_KEY))
+    options = SiteOptions("berlin", made / "data", "localhost:1", own, made / "state", {})
+    policy.parent.mkdir(parents=True)
+    policy.write_text("rounds = 5\n")
+    with pytest.raises(UserError, match=r"site-policy.toml: unknown key 'rounds' \(did you mean 'max_rounds'\?\)"):
+        site._check(options, False, said.append)
+    policy.write_text('methods = ["fedavg"]\n')
+    site._check(options, False, said.append)
+    assert said == [f'[berlin] policy {policy}: methods = ["fedavg"]']
+    with pytest.raises(UserError, match=r"there is no settings file .*mine.toml"):
+        site._check(replace(options, policy=made / "mine.toml"), False, said.append)

@@ -241,6 +241,15 @@ def test_a_site_that_adds_noise_is_not_audited(folder: Path, tmp_path: Path):
         audited(engine, tmp_path)
 
 
+def test_a_site_whose_policy_forbids_it_is_not_audited(folder: Path, tmp_path: Path):
+    (tmp_path / "berlin").mkdir()
+    (tmp_path / "berlin" / "site-policy.toml").write_text("audit = false")
+    record = audited(engine_of(folder, tmp_path, []), tmp_path)
+    assert record["not_tested"][0]["client"] == "berlin"
+    assert "its policy allows no audit of its labels" in record["not_tested"][0]["why"]
+    assert len(record["clients"]) == len(NAMES) - 1
+
+
 def test_a_summary_that_cannot_be_is_refused(folder: Path, tmp_path: Path):
     engine = engine_of(folder, tmp_path, [])
     honest = engine.answers[0]

@@ -64,6 +64,10 @@ def client(
     state: Annotated[
         Path | None, typer.Option(help="Folder where the site keeps its things.  [default: site-NAME]")
     ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(help="The site's own rules, which no run can override.  [default: STATE/store/site-policy.toml]"),
+    ] = None,
     change: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A setting of the site, such as device=cuda; may be repeated."),
@@ -74,7 +78,10 @@ def client(
     _require_flower()
     from fedpca.operate.site import SiteOptions, join
 
-    options = SiteOptions(site, data, server, keys, state or Path(f"site-{site}"), _changes(change or []))
+    changes = _changes(change or [])
+    if named := changes.pop("policy", None):  # the same as --policy
+        policy = policy or Path(str(named))
+    options = SiteOptions(site, data, server, keys, state or Path(f"site-{site}"), changes, policy)
     _exit(lambda: join(options, insecure, _log))
 
 
@@ -139,12 +146,15 @@ def doctor(
         Path | None, typer.Option(help="federation.toml, from the server's operator: classes, shape, model.")
     ] = None,
     state: Annotated[Path, typer.Option(help="Folder where things will be kept.")] = Path(),
+    policy: Annotated[
+        Path | None, typer.Option(help="The site's own rules.  [default: site-policy.toml in the site's store]")
+    ] = None,
 ) -> None:
     """Check versions, keys, the way to the server, data, disk, clock before a site joins; ends with 1 at an error."""
     from fedpca.operate.doctor import Machine, examine
 
     errors = 0
-    for finding in examine(Machine(site, data, server, keys, federation, state)):
+    for finding in examine(Machine(site, data, server, keys, federation, state, policy)):
         errors += finding.level == "error"
         print(finding.line(), flush=True)
     print(f"{errors} errors" if errors != 1 else "1 error")

@@ -14,6 +14,7 @@ from fedpca import __version__
 from fedpca.errors import UserError, nearest
 from fedpca.operate.check_server import check_server
 from fedpca.operate.findings import Finding
+from fedpca.operate.processes import STORE
 from fedpca.settings.base import Names, Settings
 from fedpca.settings.toml import read_table, validate
 
@@ -49,6 +50,7 @@ class Machine:
     keys: Path | None = None
     federation: Path | None = None
     state: Path = Path()
+    policy: Path | None = None
 
 
 def examine(machine: Machine) -> Iterator[Finding]:
@@ -68,6 +70,7 @@ def examine(machine: Machine) -> Iterator[Finding]:
     if machine.server is not None:
         yield from _guard(check_server(machine.server, machine.keys))
     yield check_disk(machine.state)
+    yield from _guard(check_policy(machine))
     if expected is not None and expected.shape is not None:
         yield from _guard(check_model(expected.model, expected.shape, len(expected.classes)))
     if machine.data is not None:
@@ -124,6 +127,18 @@ def check_disk(state: Path) -> Finding:
     if free < LITTLE:
         return Finding("error", what, "decoded images and the site's memory need room: free some")
     return Finding("ok" if free >= ENOUGH else "warning", what, "" if free >= ENOUGH else "large images may need more")
+
+
+def check_policy(machine: Machine) -> Iterator[Finding]:
+    """The site's own rules: those of the file that is named, or of the one where `fedpca deploy client` looks."""
+    from fedpca.sites.policy import POLICY, policy_file, read_policy, told
+
+    usual = Path(f"site-{machine.site}") if machine.site and machine.state == Path() else machine.state
+    store = usual / STORE
+    if path := policy_file(machine.policy, store):
+        yield Finding("ok", told(read_policy(path), path))
+    elif machine.site or machine.policy:
+        yield Finding("ok", f"no policy: this site does what a run asks; {store / POLICY} would say what it may")
 
 
 def check_model(name: str, shape: tuple[int, int, int], classes: int) -> Iterator[Finding]:

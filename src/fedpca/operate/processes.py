@@ -23,6 +23,7 @@ from fedpca.atomic import locked
 from fedpca.errors import RunError, UserError, printable
 from fedpca.operate.supervisor import STOPS
 
+STORE = "store"  # folder in a site's state: what it remembers between messages
 EXTRA = "pip install 'fedpca[flower]'"
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",

@@ -17,6 +17,7 @@ from fedpca.operate import keys
 from fedpca.operate.check_keys import require_keys
 from fedpca.operate.processes import (
     INSECURE,
+    STORE,
     Child,
     Log,
     Show,
@@ -30,6 +31,7 @@ from fedpca.operate.processes import (
     stop_signals,
     without_chatter,
 )
+from fedpca.sites.policy import policy_file, read_policy, told
 
 REFUSAL = "[code: 2004]"  # Flower's: it does not know the key, or takes the site's last process for alive
 LEASE = 120.0  # seconds after which Flower has surely noticed that a process is gone; it takes 60
@@ -46,12 +48,13 @@ class SiteOptions:
     server: str  # HOST:PORT
     keys: Path | None  # the site's folder of `fedpca deploy keys`; None without encryption
     state: Path
-    changes: Mapping[str, object]  # settings of the site besides its name, data and store
+    changes: Mapping[str, object]  # settings of the site besides its name, data, store and policy
+    policy: Path | None = None  # the site's own rules; None: those of site-policy.toml in its store, if it is there
 
 
 def join(options: SiteOptions, insecure: bool, log: Log) -> int:
     """Takes part in the federation until it is told to stop; the exit code."""
-    _check(options, insecure)
+    _check(options, insecure, log)
     with ExitStack() as stack:
         stack.enter_context(locked_state(options.state))
         stop = stack.enter_context(stop_signals())
@@ -82,13 +85,15 @@ def _join(options: SiteOptions, children: list[Child], stop: Event, log: Log) ->
     return 0
 
 
-def _check(options: SiteOptions, insecure: bool) -> None:
+def _check(options: SiteOptions, insecure: bool, log: Log) -> None:
     keys.check_site(options.site)
     host, _ = address(options.server)
     if not options.data.exists():
         raise UserError(
             f"there is no {options.data}: --data must be the site's own file or folder of images and labels"
         )
+    if path := policy_file(options.policy, options.state / STORE):
+        log(f"[{options.site}] {told(read_policy(path), path)}")
     if options.keys is None and not insecure and not is_loopback(host):
         remedy = "ask its operator for your keys, or say --insecure"
         raise UserError(f"without --keys what is said to {options.server} {INSECURE}: {remedy}")
@@ -112,9 +117,11 @@ def _supernode(options: SiteOptions) -> list[str]:
 
 def _node_settings(options: SiteOptions) -> Path:
     """What the app may ask this node for, in a file, where no quoting can go wrong."""
-    path, store = (options.state.resolve() / name for name in ("node.toml", "store"))
+    path, store = (options.state.resolve() / name for name in ("node.toml", STORE))
     private_folder(store)
     own = {"site": options.site, "data": str(options.data.resolve()), "store": str(store)}
+    if options.policy is not None:
+        own["policy"] = str(options.policy.resolve())
     changes = dict(options.changes)
     if "corrected_labels" in changes:  # the node runs in a folder of Flower's
         changes["corrected_labels"] = str(Path(str(changes["corrected_labels"])).resolve())

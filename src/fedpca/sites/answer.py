@@ -19,6 +19,7 @@ from fedpca.sites.data import ReadData, SiteData
 from fedpca.sites.memory import identity, recall, remember
 from fedpca.sites.messages import EVALUATE, HELLO, REPORT, Content, RunHead, SiteHead
 from fedpca.sites.privacy import privatize
+from fedpca.sites.rules import PolicyError, Rules, log_refusal, rules_of
 from fedpca.sites.settings import SiteSettings
 
 
@@ -29,13 +30,30 @@ class Visit:
     settings: SiteSettings
     run: RunHead
     data: SiteData
+    rules: Rules
 
 
 def answer(kind: str, content: Content, settings: SiteSettings, read_data: ReadData, context: object) -> Content:
-    """What a site says to one message; `context` is the engine's own, for a user's `load_data`."""
+    """What a site says to one message; `context` is the engine's own, for a user's `load_data`.
+
+    What the site's policy does not allow is refused by name, before anything is read or leaves.
+    """
+    try:
+        return _allowed_answer(kind, content, settings, read_data, context)
+    except PolicyError as error:
+        log_refusal(settings.site, kind, error)
+        return messages.write_refusal(settings.site, error.told)
+
+
+def _allowed_answer(
+    kind: str, content: Content, settings: SiteSettings, read_data: ReadData, context: object
+) -> Content:
+    rules = rules_of(settings)
     torch.set_num_threads(settings.threads)
     run = messages.read_run(content)
-    visit = Visit(settings, run, read_data(context, settings, run))
+    rules.require_run(run)
+    rules.require_message(kind, content)
+    visit = Visit(settings, run, read_data(context, settings, run), rules)
     if kind == HELLO:
         return messages.write_site(introduce(visit))
     if kind == LIST:
@@ -84,9 +102,12 @@ def work(visit: Visit, kind: str, net: Net, params: Params, order: Order) -> Con
     recipe = run.task.build(run.exchange).recipe(order.round)
     privacy = settings.privacy or run.privacy
     if kind == REPORT:
-        content = messages.write_report(privatize(answer_report(recipe, site), privacy, claims_of(recipe.report)))
+        report = privatize(answer_report(recipe, site), privacy, claims_of(recipe.report))
+        visit.rules.require_report(report)
+        content = messages.write_report(report)
     else:
         update = answer_train(recipe, site)
+        visit.rules.require_report(update.report)
         update = replace(update, report=privatize(update.report, privacy, claims_of(recipe.train)))
         content = messages.write_update(update, layout_of(net.module))
     remember(settings.folder, run.id, order.round, kind, memory)
@@ -94,7 +115,12 @@ def work(visit: Visit, kind: str, net: Net, params: Params, order: Order) -> Con
 
 
 def evaluate(visit: Visit, net: Net, params: Params) -> dict[str, float] | None:
-    """Metrics on the site's held-out images; None without any, or with one class only, for which there is no AUC."""
+    """Metrics on the site's held-out images; None without any, or with one class only, for which there is no AUC.
+
+    None too where the policy keeps them at the site.
+    """
+    if not visit.rules.policy.evaluation:
+        return None
     from fedpca.runs.evaluate import evaluate  # here: each answer is a new process, and few evaluate
 
     test = visit.data.test

@@ -187,6 +187,8 @@ class SiteClients:
         try:
             stats.received += reply.size
             stats.answers += 1
+            if refusal := messages.read_refusal(reply):
+                return Failure(refusal.reason)
             if (evaluation := messages.read_evaluation(reply, self.metrics)) is not None:
                 self.evaluations[site] = evaluation
             return read(reply)

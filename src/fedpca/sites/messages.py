@@ -14,6 +14,7 @@
 | with either | `evaluation` | how the global model does on the site's held-out images, if asked for and there are any |
 | who it is | `site` | `name`, `identity`, `classes`, `shape`, and how many images there are for `train` and `test` |
 | | | of a `table`: name, kind and sums of each column, as JSON |
+| in place of any answer | `refusal` | `name`, and the `reason`: what its policy does not allow |
 """
 
 from __future__ import annotations
@@ -50,9 +51,11 @@ from fedpca.sites.task import Task
 HELLO, REPORT, TRAIN, EVALUATE = "hello", "report", "train", "evaluate"  # kinds of messages
 STATE, SHOWN = "arrays", "shown"  # parts of messages that are arrays
 ORDER, RUN, SITE, NUMBERS, UPDATE, EVALUATION = "order", "run", "site", "report", "update", "evaluation"
+REFUSAL = "refusal"
 SAME_MODEL = "server and sites must build the same model"
 MAX_CLASSES, MAX_ROWS, MAX_SIDE = 100_000, 10**9, 1_000_000  # of a site
 MAX_NUMBERS = 1000  # of a report
+MAX_REASON = 500  # characters of a refusal
 ClassName = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 EXACTLY = ConfigDict(strict=True, extra="forbid")
 
@@ -134,9 +137,17 @@ class SiteHead(BaseModel):
         return self
 
 
+class Refusal(BaseModel):
+    """That a site does not do what it was asked for, and why."""
+
+    model_config = EXACTLY
+    name: SiteName
+    reason: Annotated[str, Field(max_length=MAX_REASON)]
+
+
 METRIC_VALUES = TypeAdapter(dict[str, Share], config=ConfigDict(strict=True))
 ORDER_HEAD, UPDATE_HEAD = TypeAdapter(OrderHead), TypeAdapter(UpdateHead)
-RUN_HEAD, SITE_HEAD = TypeAdapter(RunHead), TypeAdapter(SiteHead)
+RUN_HEAD, SITE_HEAD, REFUSAL_TEXT = TypeAdapter(RunHead), TypeAdapter(SiteHead), TypeAdapter(Refusal)
 REPORT_VALUES = TypeAdapter(dict[str, float | list[float]], config=ConfigDict(strict=True))
 
 
@@ -230,6 +241,16 @@ def write_site(site: SiteHead) -> Content:
 def read_site(content: Content) -> SiteHead:
     """Who answered."""
     return validate(SITE_HEAD, content, SITE)
+
+
+def write_refusal(name: str, reason: str) -> Content:
+    """A site's answer to what its policy does not allow."""
+    return Content({REFUSAL: {"name": name, "reason": reason[:MAX_REASON]}})
+
+
+def read_refusal(content: Content) -> Refusal | None:
+    """Who refuses and why; None of any other answer."""
+    return validate(REFUSAL_TEXT, content, REFUSAL) if REFUSAL in content.tables else None
 
 
 def write_evaluation(metrics: Mapping[str, float] | None) -> Content:

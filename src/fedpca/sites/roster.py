@@ -10,7 +10,7 @@ from fedpca.core import ClientId, Failure
 from fedpca.errors import RunError, WireError
 from fedpca.sites.agreement import Agreement, assign, by_value
 from fedpca.sites.engine import Engine, NodeId
-from fedpca.sites.messages import HELLO, SiteHead, read_site
+from fedpca.sites.messages import HELLO, Refusal, SiteHead, read_refusal, read_site
 from fedpca.sites.session import Session
 
 POLL = 0.5  # seconds between two looks for answers
@@ -31,6 +31,7 @@ class Roster:
     nodes: dict[ClientId, NodeId] = field(default_factory=dict)  # of those that are there
     refusals: dict[ClientId, str] = field(default_factory=dict)
     known: dict[NodeId, SiteHead] = field(default_factory=dict)
+    declined: dict[NodeId, Refusal] = field(default_factory=dict)  # whose own policy keeps them out
     questions: dict[str, NodeId] = field(default_factory=dict)  # the messages that wait for an answer
     last_refresh: float = 0.0
 
@@ -41,10 +42,13 @@ class Roster:
         self.last_refresh = time.monotonic()
         online = self.engine.nodes()
         self.known = {node: site for node, site in self.known.items() if node in online}
+        self.declined = {node: refusal for node, refusal in self.declined.items() if node in online}
         self._ask(online)
         self._listen(online)
         before, earlier = set(self.nodes), set(self.refusals)
-        self.nodes, self.refusals = assign(self.known, online, self.agreement)
+        self.nodes, refusals = assign(self.known, online, self.agreement)
+        own = {online[node] or refusal.name: refusal.reason for node, refusal in self.declined.items()}
+        self.refusals = {**refusals, **{name: why for name, why in own.items() if name not in self.nodes}}
         self.names = sorted({*self.names, *self.nodes}, key=by_value)
         self._announce(before, earlier)
 
@@ -57,13 +61,14 @@ class Roster:
         deployment = self.session.deployment
         count, quorum, wait = deployment.sites, deployment.min_answers, deployment.wait
         end = time.monotonic() + wait
-        while len(self.nodes) < count and time.monotonic() < end:
+        while len(self.nodes) + len(self.declined) < count and time.monotonic() < end:
             self.refresh(at_once=True)
             time.sleep(POLL)
         if len(self.nodes) < quorum:
             there = ", ".join(self.nodes) or "none"
+            why = "".join(f"; {name}: {reason}" for name, reason in self.refusals.items())
             raise RunError(
-                f"{len(self.nodes)} of {count} sites joined within {wait:g} s ({there}), the quorum is {quorum}"
+                f"{len(self.nodes)} of {count} sites joined within {wait:g} s ({there}), the quorum is {quorum}{why}"
             )
         if len(self.nodes) < count:
             self.log(f"{len(self.nodes)} of {count} sites joined within {wait:g} s; beginning without the others")
@@ -85,7 +90,7 @@ class Roster:
             raise RunError(f"{len(self.nodes)} sites fit together, the quorum is {quorum} ({reasons})")
 
     def _ask(self, online: Mapping[NodeId, str]) -> None:
-        new = sorted(online.keys() - self.known.keys() - set(self.questions.values()))
+        new = sorted(online.keys() - self.known.keys() - self.declined.keys() - set(self.questions.values()))
         if new:
             question = self.session.question(sums=self.agreement is None)  # later nobody has use for them
             self.questions |= self.engine.send(HELLO, dict.fromkeys(new, question), self.session.deployment.deadline)
@@ -96,7 +101,10 @@ class Roster:
             try:
                 if isinstance(answer, Failure):
                     raise WireError(answer.reason)
-                self.known[node] = read_site(answer)
+                if refusal := read_refusal(answer):
+                    self.declined[node] = refusal
+                else:
+                    self.known[node] = read_site(answer)
             except WireError as error:
                 self.log(f"{online.get(node) or 'a site'} cannot join: {error}")
 

@@ -72,6 +72,7 @@ class SiteSettings(Settings):
     privacy: ReportPrivacy | None = None  # in place of what the server asks for
     audit: AuditTelling = AuditTelling()
     corrected_labels: Path | None = None  # labels that people read again: a corrected.csv, or a folder that has one
+    policy: Path | None = None  # the site's own rules; else those of site-policy.toml in its store, if it is there
     sums: bool = True  # tells the sums of its table when it joins; else numbers are standardised without its rows
 
     @property
