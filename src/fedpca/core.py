@@ -299,6 +299,7 @@ class Outcome:
     shown: Vectors = field(default_factory=dict)  # the same, and clients see it in the next round: `Order.shown`
     shown_to: ShownTo = field(default_factory=dict)  # vectors of `memory` that one client alone sees in the next round
     sides: Mapping[str, Outcome] = field(default_factory=dict)  # of combined methods, each its own
+    bounded: Mapping[ClientId, str] = field(default_factory=dict)  # whose influence was bounded, and how
 
 
 class Fold(Protocol):
@@ -433,6 +434,7 @@ class Server:
     memory: Vectors = field(default_factory=dict)  # of the aggregation rule; what it does not keep again is forgotten
     shown: Vectors = field(default_factory=dict)  # the same, which clients see too
     shown_to: ShownTo = field(default_factory=dict)  # vectors of `memory` that one client alone sees too
+    bounded: Mapping[ClientId, str] = field(default_factory=dict)  # whose influence the last round bounded, and how
 
 
 class Clients(Protocol):

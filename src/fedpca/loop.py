@@ -60,7 +60,8 @@ def play_round(recipe: Recipe, clients: Clients, server: Server, rounds: int) ->
     diagnosis = with_outcome(recipe.diagnose(diagnosis, reports, when), outcome)
     params = replace(outcome.params, lengths=server.params.lengths)
     shown = {name: vector for name, vector in outcome.shown.items() if not _is_part(vector, params)}
-    return Server(params, when.round, diagnosis, outcome.weights, left_out, outcome.memory, shown, outcome.shown_to)
+    kept = (outcome.memory, shown, outcome.shown_to, outcome.bounded)
+    return Server(params, when.round, diagnosis, outcome.weights, left_out, *kept)
 
 
 def _train(

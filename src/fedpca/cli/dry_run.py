@@ -80,6 +80,7 @@ def _lines(
 def _scenario(experiment: Experiment, federation: Federation) -> Iterator[str]:
     """Who is made rare or mislabeled, and what is known of whose labels are true."""
     from fedpca.data.known import noise_words, others_words, truth_words
+    from fedpca.runs.attacked import attack_words
     from fedpca.runs.jobs import rounded_away
 
     data, rare, noise, truth = experiment.data, experiment.rare, experiment.noise, federation.truth
@@ -95,6 +96,8 @@ def _scenario(experiment: Experiment, federation: Federation) -> Iterator[str]:
     if words := others_words(noise, " %"):
         others = [client for client in federation.shards if client not in (truth.mislabeled or ())]
         yield f"  others       {words}{are_made}{_wrong(noise, truth, others)}"
+    if words := attack_words(experiment, federation):
+        yield f"  attack       {words}"
     if not truth.rare and not truth.mislabeled and not noise.injects:
         yield "  scenario     the data as they are: nobody is made rare or mislabeled"
     if words := truth_words(data, noise):

@@ -13,7 +13,7 @@ import typer
 from fedpca.errors import SettingsError
 from fedpca.settings.shipped import shipped_experiments
 
-Kind = Literal["methods", "datasets", "models", "corruptions", "noise", "metrics", "figures", "experiments"]
+Kind = Literal["methods", "datasets", "models", "corruptions", "noise", "attacks", "metrics", "figures", "experiments"]
 OWN_DATA = {
     "NAME": "a folder of that name in the data folder: parquet files, images by class, or CSV with images",
     "PATH": "your own .npz, .parquet or .csv file, or a folder of those or of images by class",
@@ -50,6 +50,7 @@ def _summaries(what: Kind) -> Mapping[str, str]:
     from fedpca.models.registry import MODELS
     from fedpca.results.figures.shared.registry import figure_summaries
     from fedpca.runs.metrics import METRICS
+    from fedpca.simulate.attack.kinds import ATTACKS
 
     kinds: dict[Kind, Callable[[], Mapping[str, str]]] = {
         "methods": lambda: {name: facts(name).summary for name in method_names()},
@@ -57,6 +58,7 @@ def _summaries(what: Kind) -> Mapping[str, str]:
         "models": lambda: {name: model.summary for name, model in MODELS.items()} | OWN_MODEL,
         "corruptions": lambda: {name: CORRUPTIONS[name].summary for name in CORRUPTIONS},
         "noise": lambda: {name: NOISE_KINDS[name].summary for name in NOISE_KINDS},
+        "attacks": lambda: {name: ATTACKS[name].summary for name in ATTACKS},
         "metrics": lambda: {name: METRICS[name].words for name in METRICS},
         "figures": figure_summaries,
         "experiments": lambda: {name: _first_comment(path) for name, path in shipped_experiments().items()},

@@ -248,8 +248,8 @@ class MixFold:
         memory = both_entries({side: own.memory for side, own in sides.items()})
         shown = both_entries({side: own.shown for side, own in sides.items()})
         shown_to = _both_shown_to({side: own.shown_to for side, own in sides.items()})
-        weights = self._weights(one.weights, two.weights)
-        return Outcome(params, weights, memory=memory, shown=shown, shown_to=shown_to, sides=sides)
+        weights, bounded = self._weights(one.weights, two.weights), {**one.bounded, **two.bounded}
+        return Outcome(params, weights, memory=memory, shown=shown, shown_to=shown_to, sides=sides, bounded=bounded)
 
     def _weights(self, one: Weights | None, two: Weights | None) -> Weights | None:
         if one is None or two is None:

@@ -102,6 +102,7 @@ def check_experiment(table: Mapping[str, object], source: str) -> Experiment:
     """An experiment from a plain table, of which every name is known; an error names `source`."""
     from fedpca.data.corrupt import check_corruption  # here: sites import this module, and corrupt no images
     from fedpca.data.noise import check_noise
+    from fedpca.simulate.attack.kinds import check_attack
 
     experiment = validate(Experiment, table, source)
     try:
@@ -109,6 +110,7 @@ def check_experiment(table: Mapping[str, object], source: str) -> Experiment:
         check_model(experiment.model)
         check_corruption(experiment.rare)
         check_noise(experiment.noise)
+        check_attack(experiment.attack)
         check_metric(experiment.evaluation.accuracy)
         _check_augmentation(experiment.training.augment)
         for name in (*experiment.methods, *experiment.method):

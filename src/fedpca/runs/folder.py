@@ -54,6 +54,16 @@ class ChoiceLine(TypedDict):
     text: str
 
 
+class AttackLine(TypedDict):
+    """What the attackers of a round gained."""
+
+    clients: NotRequired[list[str]]  # who attacks in this round
+    success: NotRequired[float | None]  # share of marked test images that are called the target; null: no backdoor
+    weight: NotRequired[float | None]  # of all attackers in the aggregation; null for rules without weights
+    judged: list[str] | None  # attackers that are judged mislabeled; null if nobody is judged
+    innocents_judged: list[str] | None  # honest clients with right labels that are judged mislabeled
+
+
 class RoundLine(TypedDict):
     """One round."""
 
@@ -65,6 +75,8 @@ class RoundLine(TypedDict):
     identification: dict[str, float] | None  # precision, recall, … of naming the mislabeled; null without the truth
     weights: dict[str, float] | None  # what rare and mislabeled clients weigh together; null without the truth
     left_out: dict[str, str]  # clients whose answers could not be used, and why
+    bounded: NotRequired[dict[str, str]]  # clients whose influence `[aggregation]` bounded, and how; left out if none
+    attack: NotRequired[AttackLine]  # in a simulation with attackers
     exchanges: NotRequired[list[dict[str, Any]]]  # with real sites: kind, seconds, bytes sent and received, answers
     seconds: NotRequired[float]  # that it took; always there in files
 
@@ -93,6 +105,7 @@ class About(TypedDict):
     test_classes: NotRequired[dict[str, list[int]]]  # in a simulation: images of each class, by test group
     uncounted_groups: NotRequired[dict[str, str]]  # test groups that are too small to count, and why
     skipped_images: list[str]
+    attack: NotRequired[dict[str, Any]]  # clients, words, since: who attacks in a simulation, how, from when on
     corrected_labels: NotRequired[str]  # a fingerprint of data.corrected_labels, where it is set
     table: NotRequired[list[dict[str, Any]]]  # of numbers: name, mean, deviation, levels, marks_missing of each column
     deployment: NotRequired[dict[str, Any]]  # its settings, with real sites

@@ -15,6 +15,7 @@ from fedpca.data.known import truth_words
 from fedpca.errors import RunError, UserError
 from fedpca.methods.base import base
 from fedpca.models.build import build_model
+from fedpca.runs.attacked import attack_words
 from fedpca.runs.cell import Cell, Watch, cells_of_all, check_folder
 from fedpca.runs.check import plan_of
 from fedpca.runs.part import WHOLE, Part
@@ -67,6 +68,7 @@ def schedule(
             words[setting] = describe(cell.settings, federation, jobs, counts[setting])
             words[setting] += _truth(cell.settings) + rounded_away(cell.settings, federation) + _skipped(dataset)
             words[setting] += _uncounted(federation)
+            words[setting] += _attack(attack_words(cell.settings, federation))
     return Schedule(cells, jobs, counts, _together(dict(reversed(words.items()))), prepared)
 
 
@@ -149,6 +151,10 @@ def _uncounted(federation: Federation) -> str:
     """Test groups that are left out of worst and average, in words."""
     listed = "; ".join(f"{group} ({why})" for group, why in federation.uncounted.items())
     return f"\ntest groups that are too small to count: {listed}" if listed else ""
+
+
+def _attack(words: str) -> str:
+    return f"\nattack: {words}" if words else ""
 
 
 def _together(words: Mapping[str, str]) -> list[str]:

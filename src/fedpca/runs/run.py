@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from fedpca.core import Net, Server
+from fedpca.core import Clients, Method, Net, Server
 from fedpca.data.corrected import fingerprint
 from fedpca.data.datasets import Dataset, load
 from fedpca.data.federation import Federation, federate
@@ -22,19 +22,21 @@ from fedpca.models.flat import layout_of, params_of
 from fedpca.models.pretrained import weights_of
 from fedpca.models.registry import is_shipped
 from fedpca.models.user_code import is_users_error, trying
+from fedpca.runs.attacked import Attackers, attack_facts, attackers_in
 from fedpca.runs.backbone import look_through, with_features
 from fedpca.runs.cell import Cell, Watch, is_done, is_tested
 from fedpca.runs.check import facts_of, method_of
 from fedpca.runs.evaluate import evaluate, identification, weight_shares
 from fedpca.runs.features import features_of
 from fedpca.runs.folder import About, RoundLine, is_run, locked_run, read_about
-from fedpca.runs.writer import RunWriter, client_columns, versions, with_choices, with_estimates
+from fedpca.runs.writer import RunWriter, client_columns, versions, with_bounds, with_choices, with_estimates
 from fedpca.settings.experiment import Experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 
 # settings that say nothing of the data; where in doubt one is not among them, and the data are made once more
 NOT_DATA = {"methods", "method", "seeds", "rounds", "participation", "checkpoint_every", "keep_large_checkpoint"}
+NOT_DATA |= {"aggregation", "attack"}
 
 
 def prepare(
@@ -80,12 +82,15 @@ def run_cell(
     with locked_run(cell.folder), _workers(cell, federation, workers, make) as pool:
         if is_done(cell):  # by another process, between the look and the lock
             return
-        writer, clients, start = _begin(cell, dataset, federation, pool)
+        attackers = attackers_in(cell.settings, federation)
+        writer, clients, start = _begin(cell, dataset, attackers, pool)
+        crowd = attackers.join(clients)
         server, before = start, time.perf_counter()
-        for server in _rounds(cell, clients, start):
+        for server in _rounds(cell, clients.method, crowd, start):
             with _trying(cell, f"the test after round {server.round}"):
                 line = _line(cell, server, federation, pool)
                 line = with_choices(line, server, clients.method.recipe(server.round))
+                line = attackers.line(line, server, pool, tested=line["groups"] is not None)
             line["seconds"] = round(time.perf_counter() - before, 4)
             writer.add(line)
             if server.round % cell.settings.checkpoint_every == 0:
@@ -112,17 +117,18 @@ def _workers(
         pool.close()
 
 
-def _begin(cell: Cell, dataset: Dataset, federation: Federation, pool: Workers) -> tuple[RunWriter, InProcess, Server]:
+def _begin(cell: Cell, dataset: Dataset, attackers: Attackers, pool: Workers) -> tuple[RunWriter, InProcess, Server]:
     """What plays and records the run, and where it stands: at its checkpoint, else before its first round."""
     if cell.settings.evaluation.features:
         pool.nets[0].require_features("evaluation.features")
     writer = RunWriter(cell, layout_of(pool.nets[0].module))
+    federation = attackers.federation
     clients = InProcess(method_of(cell.settings), federation.shards, pool, cell.seed)
     _require_same_corrections(cell)
     if checkpoint := writer.resume():
         clients.memory.update(checkpoint.memory)
         return writer, clients, checkpoint.server
-    writer.begin(about(cell, dataset, federation))
+    writer.begin({**about(cell, dataset, federation), **attack_facts(attackers)})  # type: ignore[typeddict-item]
     return writer, clients, Server(params_of(pool.nets[0]))
 
 
@@ -179,9 +185,9 @@ def _with_truth(described: About, federation: Federation) -> About:
     return described
 
 
-def _rounds(cell: Cell, clients: InProcess, start: Server) -> Iterator[Server]:
+def _rounds(cell: Cell, method: Method, clients: Clients, start: Server) -> Iterator[Server]:
     """The server after each round; what fails in a user's own model or part is told in one message."""
-    server, played = start, play(clients.method, clients, start, cell.settings.rounds)
+    server, played = start, play(method, clients, start, cell.settings.rounds)
     while server.round < cell.settings.rounds:
         with _trying(cell, f"round {server.round + 1}"):
             server = next(played)
@@ -204,4 +210,4 @@ def _line(cell: Cell, server: Server, federation: Federation, pool: Workers) -> 
         "weights": weight_shares(server.weights, federation.truth),
         "left_out": dict(server.left_out),
     }
-    return with_estimates(line, server)
+    return with_bounds(with_estimates(line, server), server)

@@ -141,6 +141,11 @@ def with_estimates(line: RoundLine, server: Server) -> RoundLine:
     return {**line, "reference": asdict(reference) if reference else None}
 
 
+def with_bounds(line: RoundLine, server: Server) -> RoundLine:
+    """The same round with whose influence was bounded, where anybody's was."""
+    return {**line, "bounded": dict(server.bounded)} if server.bounded else line
+
+
 def with_choices(line: RoundLine, server: Server, recipe: Recipe) -> RoundLine:
     """The same round with what the method chose by itself, where it says so."""
     if recipe.explain is None:

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from fedpca.settings.attack import AttackSettings
 from fedpca.settings.base import Count, Device, Names, NonNegative, Positive, Settings, Share, Table
 from fedpca.settings.toml import NAME
 
@@ -249,6 +250,7 @@ class Experiment(Settings):
     training: TrainingSettings = TrainingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     aggregation: AggregationSettings = AggregationSettings()
+    attack: AttackSettings = AttackSettings()
     method: dict[str, Table] = Field(default_factory=dict)  # [method.NAME]: settings of one method
 
     @property

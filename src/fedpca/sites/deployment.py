@@ -42,6 +42,8 @@ def _refuse_simulation(experiment: Experiment, source: str) -> None:
         raise SettingsError(
             f"{source}: rare and noise make up sites for a simulation; real ones have data: leave them out"
         )
+    if experiment.attack.is_on:
+        raise SettingsError(f"{source}: attack makes up liars for a simulation: leave it out")
     if experiment.data.corrected_labels:
         raise SettingsError(
             f"{source}: data.corrected_labels: real sites keep their own corrections: each sets corrected_labels"

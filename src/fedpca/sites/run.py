@@ -23,7 +23,7 @@ from fedpca.runs.cell import Cell, cells, check_folder, is_done, is_tested
 from fedpca.runs.check import facts_of
 from fedpca.runs.folder import ABOUT, CHECKPOINT, About, RoundLine, locked_run, read_about
 from fedpca.runs.replan import going_on
-from fedpca.runs.writer import RunWriter, client_columns, versions, with_choices, with_estimates
+from fedpca.runs.writer import RunWriter, client_columns, versions, with_bounds, with_choices, with_estimates
 from fedpca.settings.experiment import Experiment
 from fedpca.sites.agreement import Agreement, agree
 from fedpca.sites.clients import SiteClients, costs
@@ -165,7 +165,7 @@ def _line(server: Server, clients: SiteClients) -> RoundLine:
         "left_out": {**server.left_out, **clients.roster.refusals},
         "exchanges": costs(clients.exchanges),
     }
-    return with_estimates(line, server)
+    return with_bounds(with_estimates(line, server), server)
 
 
 def first_model(experiment: Experiment, agreement: Agreement, seed: int) -> tuple[Params, Layout]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, isfinite
 from statistics import median_low
 from typing import Any
 
@@ -20,6 +20,7 @@ from fedpca.parts.server.aggregate import as_state
 from fedpca.parts.server.robust import GeometricMedian, UpdateCollection, geometric_weights
 
 VECTORS = ("weights", "buffers", "counters")
+ROUGH = 1e-3  # by which a length in single precision may be wrong, and far more
 EVEN = 1e-12  # by which a sum of weights may miss one half
 Combine = Callable[[UpdateCollection, Tensor], Params]  # states and their weights (K,), which sum to 1 -> the new state
 
@@ -48,20 +49,26 @@ class BoundedFold:
     def __init__(self, start: Params, inner: Fold, bounds: BoundedInfluence) -> None:
         self.start, self.inner, self.bounds = start, inner, bounds
         self.updates: dict[ClientId, Update] = {}
+        self.lengths: dict[str, dict[ClientId, float]] = {"weights": {}, "buffers": {}}
 
     def add(self, client: ClientId, update: Update) -> None:
-        """Holds an update."""
+        """Holds an update; its length is taken now, while it is in the processor's cache."""
         self.updates[client] = update
+        if update.params is not None and self.bounds.clip < inf:
+            for name, lengths in self.lengths.items():
+                lengths[client] = rough_length(getattr(update.params, name), getattr(self.start, name))
 
     def finish(self) -> Outcome:
         """What the other rule makes of the updates within their bounds, within the bound of weights."""
-        updates = clip_lengths(cap_sizes(self.updates, self.bounds.max_size), self.start, self.bounds.clip)
+        updates, said = cap_sizes(self.updates, self.bounds.max_size)
+        updates, clipped = clip_lengths(updates, self.start, self.bounds.clip, self.lengths)
         for client, update in updates.items():
             self.inner.add(client, update)
         outcome = self.inner.finish()
         if not outcome.weights or not any(outcome.weights.values()):
-            return outcome
+            return replace(outcome, bounded=joint(said, clipped))
         weights = self._capped(outcome.weights)
+        outcome = replace(outcome, bounded=joint(said, clipped, lowered(outcome.weights, weights)))
         if weights == outcome.weights and self.bounds.combine is None:
             return outcome
         return replace_mean(outcome, self._combined(updates, weights), weights)
@@ -82,31 +89,75 @@ class BoundedFold:
         return self.bounds.combine(states, shares) if self.bounds.combine else states.mean(shares)
 
 
-def cap_sizes(updates: Mapping[ClientId, Update], most: float) -> Mapping[ClientId, Update]:
+Words = Mapping[ClientId, str]  # what was bounded of a client
+
+
+def joint(*several: Words) -> Words:
+    """All that is said of each client."""
+    clients = dict.fromkeys(client for words in several for client in words)
+    return {client: ", ".join(words[client] for words in several if client in words) for client in clients}
+
+
+def lowered(before: Weights, after: Weights) -> Words:
+    """Whose weight was too large."""
+    return {
+        client: f"weight {own:.3g} lowered to {after[client]:.3g}"
+        for client, own in before.items()
+        if after[client] < own * (1 - EVEN)
+    }
+
+
+def cap_sizes(updates: Mapping[ClientId, Update], most: float) -> tuple[Mapping[ClientId, Update], Words]:
     """The updates, of which none counts more samples than so many times the median of those that trained."""
     sizes = [update.size for update in updates.values() if update.params is not None]
     if most == inf or not sizes:
-        return updates
+        return updates, {}
     limit = max(1, int(most * median_low(sizes)))
-    return {client: replace(own, size=limit) if own.size > limit else own for client, own in updates.items()}
+    over = {client: own for client, own in updates.items() if own.size > limit}
+    if not over:
+        return updates, {}
+    words = {client: f"{own.size:.4g} samples counted as {limit}" for client, own in over.items()}
+    return {**updates, **{client: replace(own, size=limit) for client, own in over.items()}}, words
 
 
-def clip_lengths(updates: Mapping[ClientId, Update], start: Params, most: float) -> Mapping[ClientId, Update]:
+def clip_lengths(
+    updates: Mapping[ClientId, Update], start: Params, most: float, lengths: Mapping[str, Mapping[ClientId, float]]
+) -> tuple[Mapping[ClientId, Update], Words]:
     """The updates, each step at most so many times as long as the median one; weights and buffers each by themselves.
 
-    Of an even number the lower median counts: half of the clients cannot raise it.
+    Of an even number the lower median counts: half of the clients cannot raise it. `lengths` may be rough: those near
+    the limit are measured again.
     """
-    states = {client: update.params for client, update in updates.items() if update.params is not None}
-    if most == inf or not states:
-        return updates
-    for name in ("weights", "buffers"):
+    words: dict[ClientId, str] = {}
+    clipped = dict(updates)
+    for name, rough in lengths.items() if most < inf else ():
         before = getattr(start, name)
-        lengths = {client: length(getattr(state, name), before) for client, state in states.items()}
-        limit = most * median_low(lengths.values())
-        for client in [client for client, own in lengths.items() if own > limit]:
-            changed: dict[str, Any] = {name: shortened(getattr(states[client], name), before, limit / lengths[client])}
-            states[client] = replace(states[client], **changed)
-    return {client: replace(own, params=states[client]) if client in states else own for client, own in updates.items()}
+        if not len(before) or not rough:
+            continue
+        limit = most * _median_length(updates, name, before, rough)
+        for client in [client for client, own in rough.items() if not own < limit * (1 - ROUGH)]:
+            state = updates[client].params
+            if state is None or (exact := length(getattr(state, name), before)) <= limit:
+                continue
+            changed: dict[str, Any] = {name: shortened(getattr(state, name), before, limit / exact)}
+            own = clipped[client].params or state
+            clipped[client] = replace(clipped[client], params=replace(own, **changed))
+            words.setdefault(client, f"{name} shortened to {limit / exact:.2g} of the step")
+    return (clipped, words) if words else (updates, words)
+
+
+def _median_length(
+    updates: Mapping[ClientId, Update], name: str, before: Tensor, rough: Mapping[ClientId, float]
+) -> float:
+    """The length of the median step, exactly."""
+    ranked = sorted(rough, key=lambda client: rough[client] if isfinite(rough[client]) else inf)
+    state = updates[ranked[(len(ranked) - 1) // 2]].params
+    return length(getattr(state, name), before)
+
+
+def rough_length(vector: Tensor, start: Tensor) -> float:
+    """The length of a step in one pass, in the vector's own precision; infinite where a square overflows."""
+    return float(torch.dist(vector, start)) if len(vector) else 0.0
 
 
 def length(vector: Tensor, start: Tensor) -> float:
