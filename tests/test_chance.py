@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from fedpca.rng import numbers, seed_of, stream
+from fedpca.rng import branch, numbers, seed_of, stream
 
 
 def draw(generator: torch.Generator) -> list[float]:
@@ -33,3 +33,10 @@ def test_a_round_and_a_client_of_that_name_are_different_places():
 
 def test_numpy_integers_are_the_same_place_as_pythons():
     assert seed_of(np.int64(3), "x", np.int32(5)) == seed_of(3, "x", 5)
+
+
+def test_a_branch_is_the_same_wherever_the_generator_stands_and_leaves_it_there():
+    whole, drawn = stream(7, "train"), stream(7, "train")
+    first = draw(drawn)
+    assert draw(branch(drawn, "views")) == draw(branch(whole, "views")) != draw(branch(whole, "head"))
+    assert draw(whole) == first

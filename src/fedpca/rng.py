@@ -22,3 +22,8 @@ def stream(seed: int, *place: Place) -> torch.Generator:
 def numbers(seed: int, *place: Place) -> np.random.Generator:
     """A fresh NumPy generator for a place such as ("corrupt", client)."""
     return np.random.default_rng(seed_of(seed, *place))
+
+
+def branch(rng: torch.Generator, *place: Place) -> torch.Generator:
+    """A fresh generator for a place below another one's, the same however much that one has given."""
+    return stream(rng.initial_seed(), *place)

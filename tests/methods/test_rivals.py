@@ -121,6 +121,9 @@ UNSHARP = {"radius": 0.0, "alpha": 0.0}
         ("qffl", {"q": 0}),
         ("rfa", {"steps": 0}),
         ("fedcorr", {"mixup": 0, "proximal": 0, "confidence": 1, "max_noise": 1}),
+        ("sce", {"alpha": 1, "beta": 0}),
+        ("na-fedavg", {"threshold": 1.1}),
+        ("rhfl", {"eta": 0}),
     ],
 )
 def test_without_their_own_they_are_fedavg(name: str, settings: dict[str, object]):

@@ -232,9 +232,9 @@ class MixFold:
         self.folds, self.share = folds, share
 
     def add(self, client: ClientId, update: Update) -> None:
-        """Gives the update to both."""
-        for fold in self.folds.values():
-            fold.add(client, update)
+        """Gives the update to both, each with what its own side reports."""
+        for side, fold in self.folds.items():
+            fold.add(client, replace(update, report=own_entries(update.report, side)) if update.report else update)
 
     def finish(self) -> Outcome:
         """The mean of both states, and of the weights where both rules have them."""

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedpca.core import Samples, Site
+from fedpca.parts.abilities import LogitShift, ability
 
 
 class Batch(NamedTuple):
@@ -162,6 +163,13 @@ def distillation(logits: Tensor, soft: Tensor, labels: Tensor, share: float) -> 
     apart = F.kl_div(logs.masked_fill(logs.isinf(), 0.0), soft, reduction="batchmean")
     finite = logits.clamp_min(-1e30)  # labels may be shares of classes, and zero times infinity is not zero
     return share * apart + (1 - share) * F.cross_entropy(finite, labels)
+
+
+def logit_shift_of(loss: Loss, site: Site, samples: Samples) -> Tensor:
+    """What a loss adds to the logits before its cross-entropy, where the model is; 0 if it adds nothing."""
+    shift: LogitShift | None = ability(loss, "logit_shift")
+    added = shift and shift(samples.labels, site.net.classes)
+    return torch.zeros(()).to(site.net.device) if added is None else added.to(site.net.device)
 
 
 def log_prior(labels: Tensor, classes: int, min_share: float) -> Tensor:
