@@ -195,7 +195,7 @@ def without_spoilers(
 ) -> Outcome:
     """The outcome without those whose updates make a model that is not finite: the longest ones, as many as it takes.
 
-    They are taken out of `updates`. If nobody is left, the model stays as it was.
+    They are taken out of `updates`. If nobody is left, the model stays as it was, and what the rule keeps.
     """
     for client in sorted(updates, key=lambda client: step_length(updates[client], server.params), reverse=True):
         left_out[client] = "with its update the global model would not be finite"
@@ -205,7 +205,7 @@ def without_spoilers(
             fold.add(other, update)
         if updates and is_finite((outcome := fold.finish()).params):
             return outcome
-    return Outcome(server.params, {})
+    return Outcome(server.params, {}, memory=server.memory, shown=server.shown, shown_to=server.shown_to)
 
 
 def step_length(update: Update, start: Params) -> float:

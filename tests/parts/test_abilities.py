@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from fedpca.core import Order, Verdict, When
+from fedpca.core import Order, Verdict
 from fedpca.parts.abilities import ability
 from fedpca.parts.client.augment import CropFlip
 from fedpca.parts.client.loss import LogitAdjustment, cross_entropy
@@ -67,7 +67,7 @@ def test_a_side_passes_on_what_looks_at_no_opinion():
     assert ability(SidedPart("one", cross_entropy), "logit_shift")(labels, 3) is None
     shift = ability(SidedPart("one", LogitAdjustment(2.0)), "logit_shift")(labels, 3)
     assert torch.equal(shift, LogitAdjustment(2.0).logit_shift(labels, 3))
-    weights, when = torch.ones(2, 3), When(1, 2)
+    weights, when = torch.ones(2, 3), Order(1, 2, Verdict())
     for step in (descend, GSAM(0.1, 0.5, growth=0.0)):
         direction = ability(SidedPart("one", step), "direction")(weights, torch.square, when)
         assert torch.equal(direction, step.direction(weights, torch.square, when))

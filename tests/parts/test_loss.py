@@ -13,6 +13,7 @@ from fedpca.parts.client.loss import (
     Batch,
     Distillation,
     LogitAdjustment,
+    NearStart,
     Proximal,
     cross_entropy,
     distillation,
@@ -291,3 +292,34 @@ def test_blended_labels_give_the_two_term_loss_of_mixup(rule):
     two_terms = a * loss_of(batch_of(logits, labels)) + (1 - a) * loss_of(batch_of(logits, labels[other]))
     assert 0.01 < a < 0.99, "otherwise the test shows nothing"
     torch.testing.assert_close(loss_of(batch_of(logits, shares)), two_terms)
+
+
+def descended(loss, steps: int) -> list[float]:
+    """Where (w - 4)^2 / 2, and what another term adds, takes one weight from 1, by steps of 0.1."""
+    net = flatten(nn.Linear(1, 1, bias=False), None)
+    with torch.no_grad():
+        net.weights.fill_(1.0)
+    site = Site(net, torch.ones(1, 1), torch.zeros(1), {}, Order(1, 1, Verdict()), torch.Generator())
+    minimised, seen = loss(site, Samples(torch.arange(1), site.given)), []
+    for _ in range(steps):
+        net.weights.grad.zero_()
+        minimised(batch_of(net(site.x), site.given, site.x)).backward()
+        with torch.no_grad():
+            net.weights.sub_(net.weights.grad, alpha=0.1)
+        seen.append(net.weights.item())
+    return seen
+
+
+def to_four(site: Site, samples: Samples):
+    return lambda batch: (batch.logits - 4).square().sum() / 2
+
+
+def test_the_specifications_steps_near_the_start():
+    assert descended(to_four, 3) == pytest.approx([1.3, 1.57, 1.813])
+    assert descended(NearStart(0.5, to_four), 3) == pytest.approx([1.3, 1.555, 1.77175])
+    for mu in (0.1, 0.5, 2.0):
+        assert descended(NearStart(mu, to_four), 300)[-1] == pytest.approx((4 + mu) / (1 + mu), abs=1e-5)
+
+
+def test_without_a_pull_it_is_the_other_loss_itself():
+    assert NearStart(0.0, to_four)(None, None).__code__ is to_four(None, None).__code__

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from fedpca.core import Net, Server, Shard, Train
+from fedpca.core import Net, Order, Server, Shard, Train, Verdict
 from fedpca.loop import play
 from fedpca.methods.base import base
 from fedpca.models.build import build
 from fedpca.models.flat import flatten, params_of
 from fedpca.parts.client.augment import CropFlip, Mixup
-from fedpca.parts.client.loss import LogitAdjustment, Proximal
-from fedpca.parts.client.step import GSAM
+from fedpca.parts.client.loss import LogitAdjustment, NearStart, Proximal
+from fedpca.parts.client.step import GSAM, SharpWhereShown, descend
 from fedpca.parts.client.train import LocalTraining
 from fedpca.parts.sides import SidedPart
 from fedpca.runs.check import check_experiment, method_of, plan_of
@@ -58,12 +58,32 @@ def played(experiment: Experiment, name: str, in_batches: bool, workers: int = 1
 
 
 @pytest.mark.parametrize("training", [{}, {"epochs": 3}, {"logit_adjustment": True}, {"momentum": 0.0, "lr": 0.2}])
-@pytest.mark.parametrize("name", ["fedavg", "fedism", "fedga", "fedpca-hs", "fedpca-hs-auto", "median", "fedism+rfa"])
+@pytest.mark.parametrize("name", ["fedavg", "fedism", "fedga", "fedpca-hs", "fedpca-hs-auto", "median", "fedism+rfa",
+                                  "fedprox", "scaffold", "fedga+scaffold", "fedprox+fedism"])  # fmt: skip
 def test_together_is_as_alone_but_for_rounding(name: str, training: dict[str, object]):
     experiment = settings(**training)
     for one, many in zip(played(experiment, name, False), played(experiment, name, True), strict=True):
         assert (one.params.weights - many.params.weights).abs().max() < 1e-5
         assert one.weights == pytest.approx(many.weights, abs=1e-5) if one.weights else many.weights is None
+
+
+def test_a_strong_pull_is_the_same_together():
+    table = {"rounds": 9, "training": {"batch": 16, "epochs": 2}, "method": {"fedprox": {"mu": 5.0}}}
+    experiment = check_experiment(table, "batched")
+    alone, many = (played(experiment, "fedprox", in_batches)[-1].params.weights for in_batches in (False, True))
+    plain = played(experiment, "fedavg", True)[-1].params.weights
+    assert (alone - many).abs().max() < 1e-5
+    assert (alone - plain).abs().max() > 1e-2
+
+
+def test_a_step_of_one_side_sees_what_its_side_is_shown():
+    sharp = GSAM(radius=0.5, alpha=0.0, growth=0.0)
+    step = SidedPart("one", SharpWhereShown(sharp))
+    weights = torch.tensor([[1.0, 2.0]])
+    for name, expected in (("one/settled", sharp), ("settled", descend), ("two/settled", descend)):
+        order = Order(1, 9, Verdict(), {name: torch.ones(1)})
+        direction = step.direction(weights, lambda at: at**3, order)
+        assert torch.equal(direction, expected.direction(weights, lambda at: at**3, order))
 
 
 @pytest.mark.parametrize("in_batches", [False, True])
@@ -120,7 +140,10 @@ def test_only_what_can_be_batched_is():
             step=SidedPart("two", GSAM(radius=0.05, alpha=0.1, growth=0.0)),
         ),
     )
+    for name in ("fedprox", "scaffold", "fedprox+fedism", "fedism+scaffold"):
+        assert batchable(net, method_of(experiment, name).recipe(1).train), name
     assert not batchable(net, replace(usual, augment=CropFlip(pad=4)))
+    assert not batchable(net, replace(usual, loss=NearStart(0.1, Proximal(0.1))))
     assert not batchable(net, replace(usual, blend=Mixup(alpha=1.0)))
     assert not batchable(net, replace(usual, loss=Proximal(0.1)))
     assert not batchable(net, replace(usual, step=lambda site, backward, optimizer: optimizer.step()))

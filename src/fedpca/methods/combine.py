@@ -100,8 +100,23 @@ def _joint_training(sides: Sides, plain: Recipe) -> Train:
         joint |= _changes(side, parts, usual)
     if after := tuple((side, parts["after"]) for side, parts in own if parts["after"]):
         joint["after"] = SidedReports(after)
+    for side, parts in own:
+        _require_ties(side, parts, joint)
     train: Train = ability(plain.train, "with_parts")(joint)
     return train
+
+
+def _require_ties(side: str, parts: Mapping[str, Any], joint: Mapping[str, Any]) -> None:
+    """Refuses a combination in which the other method takes away a part that one of this side's relies on."""
+    from fedpca.parts.abilities import ability
+
+    tied = [name for part in parts.values() for name in ability(part, "tied_to") or ()]
+    for name in tied:
+        if name in joint and getattr(joint[name], "part", joint[name]) != parts[name]:
+            raise UserError(
+                f"{side} needs the `{name}` of its own local training, which the other method replaces: name {side} "
+                "second, so that its own counts"
+            )
 
 
 def _changes(side: str, parts: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:

@@ -58,10 +58,30 @@ class ShiftsLogits(Protocol):
     def logit_shift(self, labels: Tensor, classes: int) -> Tensor | None: ...
 
 
+class PullsBack(Protocol):
+    """A loss that adds half of this many times the squared distance of the weights from the start of the round."""
+
+    @property
+    def pull(self) -> float: ...
+
+
 class StepsForMany(Protocol):
     """A step of which the direction can be computed for many clients at once, each with its own weights."""
 
     def direction(self, weights: Tensor, gradient: Gradient, when: When | Order) -> Tensor: ...
+
+
+class StepsForThese(Protocol):
+    """The same of a step that looks at each client's memory or order: made anew for those that train together."""
+
+    def direction_for(self, sites: Sequence[Site]) -> Direction: ...
+
+
+class TiedToParts(Protocol):
+    """A part of a training that works only beside other parts of the same method, such as its `step`."""
+
+    @property
+    def tied_to(self) -> Sequence[str]: ...
 
 
 class ReadsRounds(Protocol):
@@ -107,5 +127,6 @@ class BatchTraining:
     epochs: int
     batches: Callable[[int, Generator], Iterator[Tensor]]  # samples of a client, random numbers -> rows of each step
     logit_shift: LogitShift
-    direction: Direction
+    pull: float  # see `PullsBack`
+    direction_for: Callable[[Sequence[Site]], Direction]
     after: Callable[[Site, Params], Report] | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -129,10 +129,24 @@ class SidedPart(Generic[Rest, Result]):
         return shift
 
     @property
+    def pull(self) -> float | None:
+        """The part's: it looks at no client."""
+        pull: float | None = ability(self.part, "pull")
+        return pull
+
+    @property
     def direction(self) -> Direction | None:
-        """The part's: it looks at no opinion."""
+        """The part's, told what its side is told."""
         direction: Direction | None = ability(self.part, "direction")
-        return direction
+        return direction and (
+            lambda weights, gradient, order: direction(weights, gradient, own_order(order, self.side))
+        )
+
+    @property
+    def direction_for(self) -> Callable[[Sequence[Site]], Direction] | None:
+        """The part's, of its side of the clients."""
+        made = ability(self.part, "direction_for")
+        return made and (lambda sites: made([own_site(site, self.side) for site in sites]))
 
 
 @dataclass(frozen=True)

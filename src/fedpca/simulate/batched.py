@@ -95,12 +95,13 @@ class ModelBatch:
     Until the first step the copies are one, and so are the products with its weights.
     """
 
-    def __init__(self, net: Net, count: int) -> None:
+    def __init__(self, net: Net, count: int, pull: float) -> None:
         self.shapes = [layer.weight.shape for layer in layers_of(net)]
         self.grad = torch.empty(count, len(net.weights), device=net.device)
         self.slopes = _views(self.grad, self.shapes)
         self.momentum: Tensor | None = None  # before the first step
-        self.weights = net.weights.detach()  # each client's (G, P), or those of all (P,)
+        self.weights = self.start = net.weights.detach()  # each client's (G, P), or those of all (P,)
+        self.pull = pull  # of the start, on each client's weights
 
     def gradient(self, step: Step, weights: Tensor) -> Tensor:
         """Of each client's loss (G, P) at these weights (G, P) or (P,); always in the same place."""
@@ -114,6 +115,8 @@ class ModelBatch:
             if number < len(layers):
                 inputs[-1].relu_()
         self._backward(layers, inputs, _logit_gradient(inputs.pop(), step))
+        if self.pull and weights is not self.start:
+            self.grad.add_(weights, alpha=self.pull).sub_(self.start, alpha=self.pull)
         return self.grad
 
     def _backward(self, layers: Sequence[tuple[Tensor, Tensor]], inputs: Sequence[Tensor], back: Tensor) -> None:
@@ -220,14 +223,14 @@ def _trained_weights(
 ) -> Tensor:
     """The clients' weights (G, P) after their steps, of which all have as many."""
     net, order = sites[0].net, sites[0].order
-    models = ModelBatch(net, len(sites))
+    models, direction_of = ModelBatch(net, len(sites), training.pull), training.direction_for(sites)
     images = net.scale(torch.cat([_images(site, own) for site, own in zip(sites, samples, strict=True)])).flatten(1)
     labels = to_device(torch.cat([own.labels for own in samples]), net.device)
     shifts = _shifts(training, net, samples)
     starts = list(accumulate((own.rows.shape[0] for own in samples), initial=0))[:-1]
     for picks in zip(*rows, strict=True):
         step = _step(images, labels, shifts, picks, starts)
-        direction = training.direction(models.weights, partial(models.gradient, step), order)
+        direction = direction_of(models.weights, partial(models.gradient, step), order)
         models.descend(direction, training)
     return models.weights.cpu()
 

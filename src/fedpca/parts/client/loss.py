@@ -116,6 +116,36 @@ class Proximal:
 
 
 @dataclass(frozen=True)
+class NearStart:
+    """Another loss, and mu / 2 times the squared distance of the weights from the start (FedProx).
+
+    With mu = 0 it is the other loss to the bit.
+    """
+
+    mu: float
+    loss: Loss
+
+    def __call__(self, site: Site, samples: Samples) -> BatchLoss:
+        """The loss around the weights that the model holds now."""
+        plain = self.loss(site, samples)
+        if self.mu == 0:
+            return plain
+        start = site.net.weights.detach().clone()
+        return lambda batch: plain(batch) + self.mu / 2 * (site.net.weights - start).square().sum()
+
+    @property
+    def logit_shift(self) -> LogitShift | None:
+        """The other loss's, if it has it."""
+        shift: LogitShift | None = ability(self.loss, "logit_shift")
+        return shift
+
+    @property
+    def pull(self) -> float:
+        """What the distance from the start adds to the gradient, per unit."""
+        return self.mu
+
+
+@dataclass(frozen=True)
 class Distillation:
     """Another loss; for clients judged mislabeled, partly agreement with the global model in place of their labels.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch.optim import SGD, Adam, Optimizer
 from fedpca.core import Net, Params, Report, Samples, Site, Update
 from fedpca.models.device import to_device
 from fedpca.models.flat import params_of
-from fedpca.parts.abilities import BatchTraining, ability
+from fedpca.parts.abilities import BatchTraining, Direction, ability
 from fedpca.parts.client.augment import Augment, Blend
 from fedpca.parts.client.loss import Batch, Loss, cross_entropy
 from fedpca.parts.client.step import Step, descend
@@ -116,11 +116,12 @@ class LocalTraining:
     @property
     def as_batch(self) -> BatchTraining | None:
         """What many clients need to train as one; None with Adam, changed images, or a loss or step of one alone."""
-        shift, direction = ability(self.loss, "logit_shift"), ability(self.step, "direction")
-        if self.augment or self.blend or self.descent.optimizer != "sgd" or not shift or not direction:
+        shift, direction_for = ability(self.loss, "logit_shift"), _direction_for(self.step)
+        if self.augment or self.blend or self.descent.optimizer != "sgd" or not shift or not direction_for:
             return None
         sgd = (self.descent.lr, self.descent.momentum, self.descent.weight_decay)
-        return BatchTraining(*sgd, self.batch, self.epochs, self.batches, shift, direction, self.after)
+        loss = shift, ability(self.loss, "pull") or 0.0
+        return BatchTraining(*sgd, self.batch, self.epochs, self.batches, *loss, direction_for, self.after)
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -130,3 +131,10 @@ class LocalTraining:
     def with_parts(self, parts: Mapping[str, Any]) -> LocalTraining:
         """The same training with some parts changed."""
         return replace(self, **parts)
+
+
+def _direction_for(step: Step) -> Callable[[Sequence[Site]], Direction] | None:
+    """What gives the direction of many clients' steps, if the step can."""
+    made: Callable[[Sequence[Site]], Direction] | None = ability(step, "direction_for")
+    direction = ability(step, "direction")
+    return made or (direction and (lambda sites: direction))
