@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from fedpca.errors import FailedError, UserError, failure_of, near, nearest
+from fedpca.errors import (
+    DataError,
+    FailedError,
+    RunError,
+    SettingsError,
+    UserError,
+    WireError,
+    failure_of,
+    near,
+    nearest,
+)
 from fedpca.methods.registry import method_names
 
 
@@ -67,3 +77,24 @@ def test_a_full_disk_is_told_with_its_place():
 )
 def test_a_bug_stays_one(error: Exception):
     assert failure_of(error) is None
+
+
+@pytest.mark.parametrize("kind", [UserError, SettingsError, RunError, DataError, WireError])
+def test_no_message_forges_lines_on_a_screen(kind: type[UserError]):
+    said = str(kind("there is no\x1b[2J 'a\r\u202eb'" + "x" * 100_000))
+    assert said.startswith("there is no [2J 'a  b'")
+    assert said.isprintable()
+    assert len(said) <= 10_000
+    lines = len(str(kind("one\ntwo")).splitlines())
+    assert lines == (1 if issubclass(kind, DataError) else 2)  # a name in data may have a line break in it
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(errno.ENAMETOOLONG, "choose a shorter name"), (errno.EACCES, "let this user"), (errno.EFBIG, "ulimit -f")],
+)
+def test_a_place_that_cannot_be_used_is_told_with_the_remedy(number: int, words: str):
+    failure = failure_of(OSError(number, "cannot", "here/\nthere"))
+    assert failure is not None
+    assert words in str(failure)
+    assert failure_of(OSError(errno.EPIPE, "a bug")) is None

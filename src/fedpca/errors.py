@@ -3,18 +3,34 @@
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
-from errno import EDQUOT, ENOSPC, EROFS
+from errno import EACCES, EDQUOT, EFBIG, EIO, EISDIR, ELOOP, EMFILE, ENAMETOOLONG, ENOSPC, ENOTDIR, EPERM, EROFS
 
 NEAR = 0.75  # how alike two words are, from 0 to 1, for one to be taken for the other: fedadam is not fedavg
 NO_MEMORY = re.compile(r"(?i)out of memory|not enough memory|(can't|cannot) allocate memory")
 ASKED = re.compile(r"(?i)(?:tried|unable) to allocate ([\d.]+) ?([KMGTP]?i?B\b|bytes)")
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")  # ends a line, or turns its direction
+MAX_MESSAGE = 10_000  # characters: names and values in it may be somebody else's
+REMEDIES = {  # of what a system refuses
+    EACCES: "let this user read and write it, or choose another place",
+    EPERM: "let this user read and write it, or choose another place",
+    ENAMETOOLONG: "choose a shorter name",
+    EISDIR: "it must be a file",
+    ENOTDIR: "a part of this path is a file, and must be a folder",
+    ELOOP: "its links lead in a circle: remove them",
+    EIO: "check the disk",
+    EFBIG: "raise the limit of a file's size (ulimit -f)",
+    EMFILE: "raise the limit of open files (ulimit -n), or use fewer --workers or --jobs",
+}
 LESS_MEMORY = "a smaller training.batch or data.image_size, a smaller model, or fewer --workers or --jobs need less"
 
 
 class UserError(ValueError):
-    """The message names the thing, what was required, what it got, and the remedy."""
+    """The message names the thing, what was required, what it got, and the remedy; without control characters."""
 
     code = 2  # the exit code: wrong usage or settings
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__("\n".join(printable(line, MAX_MESSAGE) for line in str(message)[:MAX_MESSAGE].split("\n")))
 
 
 class SettingsError(UserError):
@@ -22,7 +38,10 @@ class SettingsError(UserError):
 
 
 class DataError(UserError):
-    """Data that cannot be used."""
+    """Data that cannot be used, in one line: a name in them may have another in it."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(str(message).replace("\n", " "))
 
 
 class RunError(UserError):
@@ -35,8 +54,15 @@ class FailedError(RunError):
     code = 1
 
 
-class WireError(UserError):
+class WireError(DataError):
     """A message between server and client that cannot be used."""
+
+
+def require_plain(names: Iterable[str], what: str) -> None:
+    """Refuses names from data that could forge lines on a screen, or turn around what follows them."""
+    for name in names:
+        if CONTROL.search(name):
+            raise DataError(f"{what} {name!r:.200} has control characters in it: rename it")
 
 
 def printable(text: str, most: int = 500) -> str:
@@ -61,12 +87,15 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 
 def failure_of(error: BaseException) -> FailedError | None:
-    """What a person can do about an exception that is not a bug: memory or a disk that is full; else None."""
+    """What a person can do about an exception that is not a bug: no memory, a full disk, a wrong place; else None."""
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and NO_MEMORY.search(str(error))):
         return FailedError(f"out of memory{_asked_for(str(error))}: {LESS_MEMORY}")
     if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT, EROFS):
         place = f" to {error.filename}" if error.filename else ""
         return FailedError(f"nothing more can be written{place} ({error.strerror}): make room, then --resume goes on")
+    if isinstance(error, OSError) and error.errno in REMEDIES:
+        place = f"{error.filename!s:.200}: " if error.filename else ""
+        return FailedError(f"{place}{error.strerror}: {REMEDIES[error.errno]}")
     return None
 
 

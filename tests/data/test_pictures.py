@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedpca.data.formats.pictures import pixels
+from fedpca.data.formats.pictures import Decoding, pixels
 
 
 def tiff(values: np.ndarray) -> bytes:
@@ -16,7 +16,7 @@ def tiff(values: np.ndarray) -> bytes:
 
 
 def test_floats_from_0_to_1_are_decoded():
-    decoded = pixels(None, 1, tiff(np.full((4, 4), 0.5)))
+    decoded = pixels(Decoding(), 1, tiff(np.full((4, 4), 0.5)))
     assert not isinstance(decoded, str)
     assert (decoded == 128).all()
 
@@ -25,4 +25,4 @@ def test_floats_from_0_to_1_are_decoded():
 def test_a_picture_with_a_value_that_is_no_number_is_refused(value: float):
     values = np.zeros((4, 4))
     values[1, 2] = value
-    assert pixels(None, 1, tiff(values)) == "it holds NaN or infinite values"
+    assert pixels(Decoding(), 1, tiff(values)) == "it holds NaN or infinite values"

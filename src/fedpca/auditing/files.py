@@ -58,7 +58,7 @@ def read_audit(out: Path) -> Record:
     """What audit.json in a folder holds."""
     try:
         record: Record = json.loads((out / AUDIT).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{out} holds no finished audit: {AUDIT} cannot be read ({error})") from None
     return record
 
@@ -157,6 +157,6 @@ def read_site(folder: Path) -> tuple[Path, Record]:
         raise DataError(f"{folder} is no folder of an audited site: it must have {SITE}; `fedpca audit` writes it")
     try:
         about: Record = json.loads((place / SITE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{place / SITE} cannot be read: {error}") from None
     return place, about

@@ -19,7 +19,7 @@ from fedpca.data.folders import discard, whole_folder
 from fedpca.data.formats.pictures import ColourError, Decoding, Pixels, pixels
 from fedpca.data.formats.source import Picture, Source
 from fedpca.data.labels import RawDataset
-from fedpca.errors import DataError
+from fedpca.errors import DataError, printable
 from fedpca.models.download import Progress
 
 FORMAT = 2  # of an entry; counted up when the same files would be decoded to something else
@@ -96,7 +96,7 @@ def open_entry(entry: Path, name: str) -> Dataset | None:
             return None
         parts = [_open_part(entry, part, about["columns"][part]) for part in PARTS]
         return Dataset(name, parts[0], parts[1], tuple(about["classes"]), tuple(about["skipped"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -164,7 +164,7 @@ def _write_part(path: Path, images: Iterator[Named], first: First | None) -> tup
         file.write(bytes(_HEADER))
         for row, (name, image) in enumerate(images):
             if isinstance(image, str):
-                lines.append(f"{name}: {image}")
+                lines.append(f"{name}: {printable(image)}")
                 continue
             first = first or (name, image.shape)
             _require_shape(first, name, image.shape)
@@ -205,7 +205,7 @@ def decode_batches(source: Source, decode: Callable[[Picture], Result]) -> Itera
     pictures = source.pictures()
 
     def decode_all(group: list[tuple[str, Picture]]) -> list[tuple[str, Result]]:
-        return [(name, decode(picture)) for name, picture in group]
+        return [(printable(name), decode(picture)) for name, picture in group]
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         while batch := list(islice(pictures, _BATCH)):

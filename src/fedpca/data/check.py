@@ -18,7 +18,7 @@ from fedpca.data.formats.table import TABLE
 from fedpca.data.known import KNOWN
 from fedpca.data.labels import RawDataset, read_raw
 from fedpca.data.places import data_folder, find_files, not_found, places
-from fedpca.errors import DataError
+from fedpca.errors import DataError, printable
 from fedpca.models.download import Progress
 from fedpca.settings.experiment import DataSettings
 
@@ -110,7 +110,7 @@ def _columns(data: RawDataset) -> dict[str, str]:
 def _column(column: Column, values: Values, missing: int) -> str:
     absent = f", {missing:,} missing" if missing else ""
     if column.levels:
-        return f"category of {len(column.levels)} ({', '.join(column.levels[:_SHOWN])}){absent}"
+        return f"category of {len(column.levels)} ({printable(', '.join(column.levels[:_SHOWN]))}){absent}"
     known = values[~np.isnan(values)]
     return f"number, {known.min():g} to {known.max():g}{absent}" if len(known) else "nothing in any row"
 
@@ -148,7 +148,7 @@ def _inspect(data: RawDataset, size_of: Callable[[Picture], Size | str], progres
         if found is None:
             seen.missing.append(name)
         elif isinstance(found, str):
-            seen.unreadable.append(f"{name} ({found})")
+            seen.unreadable.append(f"{name} ({printable(found)})")
         else:
             seen.sizes[found] += 1
         progress(done := done + 1, total)

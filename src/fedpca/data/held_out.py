@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fedpca.core import ClientId
 from fedpca.data.groups import Columns, column_values, hold_out_groups
-from fedpca.errors import DataError
+from fedpca.errors import DataError, require_plain
 from fedpca.rng import numbers
 
 Rows = NDArray[np.int64]
@@ -33,6 +33,7 @@ def rows_by_value(columns: Columns, name: str, setting: str) -> dict[str, Rows]:
     """The rows of each value of a column, in sorted order; those without a value last."""
     values = np.asarray(column_values(columns, name, setting), dtype=np.str_)
     found = {str(value): np.flatnonzero(values == value).astype(np.int64) for value in np.unique(values)}
+    require_plain(found, f"{setting}: the value")
     empty = found.pop("", None)
     return found if empty is None else {**found, NO_VALUE: empty}
 

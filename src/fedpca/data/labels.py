@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpca.data.formats.files import reading
 from fedpca.data.formats.source import Label, Layout, Source
 from fedpca.data.groups import Columns, group_numbers, hold_out_groups, refuse_shared
 from fedpca.data.known import KNOWN
-from fedpca.errors import DataError
+from fedpca.errors import DataError, require_plain
 from fedpca.settings.experiment import DataSettings
 
 Labels = NDArray[np.int64]
@@ -27,10 +28,12 @@ class RawDataset:
 
 def read_raw(layout: Layout, settings: DataSettings) -> RawDataset:
     """Train and test part before they are decoded, with checked labels."""
-    train, test = layout.read()
+    with reading(settings.dataset):
+        train, test = layout.read()
     known = KNOWN.get(settings.dataset)
     names = (known.classes if known else ()) or train.classes
     labels, classes = _number_labels(train, test, names)
+    require_plain(classes, f"{train.place}, {train.label_name}: the class")
     if len(np.unique(labels[0])) < 2:
         only = classes[int(labels[0][0])]
         raise DataError(f"{train.place}, {train.label_name}: training needs two classes or more, but all are {only!r}")

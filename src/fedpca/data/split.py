@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedpca.data.groups import classes_of_groups, spread_groups
-from fedpca.errors import DataError
+from fedpca.errors import DataError, require_plain
 
 Rows = NDArray[np.int64]
 
@@ -63,6 +63,7 @@ def by_column(values: Sequence[object] | NDArray[np.generic]) -> dict[str, Rows]
     if len(names) < 2:
         found = f"only {str(names[0])!r}" if len(names) else "no rows"
         raise DataError(f"the client column needs at least two different values, but has {found}: name another column")
+    require_plain(map(str, names), "the client column: the client")
     return {str(name): np.flatnonzero(owner == client).astype(np.int64) for client, name in enumerate(names)}
 
 

@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from fedpca.core import Method, Recipe, Stage
-from fedpca.methods.base import base
+from fedpca.methods.base import base, one_stage
+from fedpca.methods.bounded import bounded
 from fedpca.methods.define import Plan
 from fedpca.methods.identify import RENAMED, WARMUP, IdentifySettings, identification
 from fedpca.settings.base import Settings
@@ -28,7 +29,8 @@ class DropSettings(Settings):
 def with_drop(method: Method, plan: Plan, settings: DropSettings) -> Method:
     """FedAvg to warm up, then the method, each stage of it, among those who are not judged mislabeled."""
     stages = (replace(stage, recipe=_without_the_mislabeled(stage.recipe, plan, settings)) for stage in method.stages)
-    return Method(f"{method.name}+d", (Stage(base(plan), settings.warmup), *stages))
+    warmup = bounded(one_stage(base(plan)), plan.aggregation).stages[0].recipe  # the method has its bounds already
+    return Method(f"{method.name}+d", (Stage(warmup, settings.warmup), *stages))
 
 
 def _without_the_mislabeled(recipe: Recipe, plan: Plan, settings: DropSettings) -> Recipe:

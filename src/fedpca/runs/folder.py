@@ -134,7 +134,7 @@ def finished_rounds(folder: Path) -> int | None:
         return None
     try:
         return int(json.loads(path.read_text(encoding="utf-8"))["rounds"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunError(
             f"{path} cannot be read ({error!r}): choose another --out, or delete {folder} and start again"
         ) from None

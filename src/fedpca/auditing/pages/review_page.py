@@ -103,6 +103,6 @@ def read_site(folder: Path) -> dict[str, Any]:
             raise KeyError("client and classes")
     except FileNotFoundError:
         raise DataError(f"there is no {path}: give the folder of a site, which `fedpca audit` has written") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path} cannot be read ({error}): let `fedpca audit` write it again") from None
     return dict(site)

@@ -4,6 +4,7 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
+from fedpca.data.formats.bounds import MAX_BYTES, OBJECT, require_bytes
 from fedpca.data.formats.files import train_and_test
 from fedpca.data.formats.pictures import SUFFIXES
 from fedpca.data.formats.source import (
@@ -35,7 +36,7 @@ def _source(files: list[Path], settings: DataSettings) -> Source:
     labels: list[Label] = []
     pictures: list[tuple[str, Picture]] = []
     for path in files:
-        names, new = csv_rows(path)
+        names, new = csv_rows(path, settings.max_bytes)
         require_columns(str(path), names, image, *wanted)
         root = settings.image_root or path.parent
         rows += new
@@ -55,13 +56,19 @@ def label_names(settings: DataSettings) -> tuple[str, ...]:
     return tuple(name.strip() for name in names.split(",")) if "," in names else (names,)
 
 
-def csv_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+def csv_rows(path: Path, max_bytes: int = MAX_BYTES) -> tuple[list[str], list[dict[str, str]]]:
     """The names of a table's columns, and its rows; a cell that a row lacks is empty."""
+    rows: list[dict[str, str]] = []
+    taken = path.stat().st_size  # all of it may be one line
+    require_bytes(str(path), taken, max_bytes)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file, restkey="", restval="")
             names = list(table.fieldnames or ())
-            rows = [{name: cell.strip() for name, cell in row.items() if name} for row in table]
+            for row in table:
+                rows.append({name: cell.strip() for name, cell in row.items() if name})
+                taken += OBJECT * (1 + len(row))
+                require_bytes(str(path), taken, max_bytes)
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{path} is not a CSV file in UTF-8: {error}") from None
     if names and not rows:

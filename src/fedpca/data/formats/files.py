@@ -1,6 +1,8 @@
 """Which files of a folder belong together, and whether one of them is missing."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fedpca.errors import DataError
@@ -8,11 +10,25 @@ from fedpca.errors import DataError
 _PIECE = re.compile(r"(.+)-\d+-of-(\d+)")  # of a parquet file in several, as the hub names them
 
 
+@contextmanager
+def reading(place: Path | str) -> Iterator[None]:
+    """Data that the system does not let us read end in one message."""
+    try:
+        yield
+    except OSError as error:
+        name, why = error.filename or place, error.strerror or error
+        raise DataError(f"{name!s:.200} cannot be read ({why}): check the file, and who may read it") from None
+
+
 def train_and_test(place: Path, suffix: str) -> tuple[list[Path], list[Path]]:
-    """The files of each part at a place; a lone file of another name is all there is to train on."""
+    """The files of each part at a place; a lone file of another name is all there is to train on.
+
+    What is no file is none: a folder, a pipe that nobody writes into, a device without end.
+    """
     if place.is_file():
         return ([place], []) if place.suffix.lower() == suffix else ([], [])
-    train, test, every = (sorted(place.glob(f"{start}{suffix}")) for start in ("train*", "test*", "*"))
+    starts = ("train*", "test*", "*")
+    train, test, every = ([path for path in sorted(place.glob(f"{s}{suffix}")) if path.is_file()] for s in starts)
     if test and not train:
         raise DataError(f"{place}: train*{suffix} is missing beside {test[0].name}: fetch or copy it again")
     _require_all_pieces(train + test)

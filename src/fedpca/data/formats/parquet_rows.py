@@ -117,5 +117,5 @@ def _hub_classes(schema: pa.Schema, label: str) -> tuple[str, ...]:
     try:
         notes = json.loads((schema.metadata or {})[b"huggingface"])
         return tuple(str(name) for name in notes["info"]["features"][label]["names"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return ()

@@ -26,7 +26,7 @@ def _recognise_isic(folder: Path, settings: DataSettings) -> Layout | None:
     table = _table_in(folder, ISIC_TABLE)
     if table is None:
         return None
-    names, rows = csv_rows(table)
+    names, rows = csv_rows(table, settings.max_bytes)
     lacking = [name for name in ("image", *ISIC_CLASSES) if name not in names]
     if lacking:
         there = ", ".join(names) or "none"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from fedpca.data.formats.cifar import CIFAR
 from fedpca.data.formats.csv import CSV
+from fedpca.data.formats.files import reading
 from fedpca.data.formats.folder import FOLDER
 from fedpca.data.formats.idx import IDX
 from fedpca.data.formats.npz import NPZ
@@ -22,7 +23,8 @@ def recognise(place: Path, settings: DataSettings, only: str | None = None) -> L
     """How the file or folder at a place is laid out; None if there is nothing of a known layout, or of `only` that."""
     names = [only] if only else [name for name in FORMATS if name not in _excluded(settings)]
     layouts = (FORMATS[name].recognise(place, settings) for name in names)
-    return next((layout for layout in layouts if layout), None) if place.exists() else None
+    with reading(place):
+        return next((layout for layout in layouts if layout), None) if place.exists() else None
 
 
 def _excluded(settings: DataSettings) -> tuple[str, ...]:

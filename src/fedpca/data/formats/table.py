@@ -7,7 +7,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from fedpca.data.formats.bounds import array_head
+from fedpca.data.formats.bounds import array_head, require_bytes
 from fedpca.data.formats.csv import csv_rows, label_names, one_hot_class
 from fedpca.data.formats.files import train_and_test
 from fedpca.data.formats.npz import array_names, read_arrays
@@ -23,7 +23,8 @@ _IMAGE_FILES = (*SUFFIXES, ".dcm")
 
 def _recognise(place: Path, settings: DataSettings) -> Layout | None:
     if (files := train_and_test(place, ".csv"))[0]:
-        return _layout(*files, _csv_cells, settings) if _is_csv_table(files[0][0], settings) else None
+        cells = partial(_csv_cells, max_bytes=settings.max_bytes)
+        return _layout(*files, cells, settings) if _is_csv_table(files[0][0], settings) else None
     if (files := parquet_files(place))[0]:
         cells = partial(_parquet_cells, max_bytes=settings.max_bytes)
         return _layout(*files, cells, settings) if _is_parquet_table(files[0][0], settings) else None
@@ -85,6 +86,7 @@ def _require(place: str, there: Sequence[str], names: Sequence[str], setting: st
 
 def _is_csv_table(path: Path, settings: DataSettings) -> bool:
     """Whether a CSV file lists rows of numbers, by its header and first row: no column of images, no image files."""
+    require_bytes(str(path), path.stat().st_size, settings.max_bytes)  # all of it may be one line
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(islice(csv.reader(file), 2))
@@ -95,10 +97,10 @@ def _is_csv_table(path: Path, settings: DataSettings) -> bool:
     return not any(cell.strip().lower().endswith(_IMAGE_FILES) for cell in rows[1])
 
 
-def _csv_cells(files: list[Path]) -> Cells:
+def _csv_cells(files: list[Path], max_bytes: int) -> Cells:
     cells: dict[str, list[object]] = {}
     for path in files:
-        names, rows = csv_rows(path)
+        names, rows = csv_rows(path, max_bytes)
         cells = cells or {name: [] for name in names}
         _require(str(path), names, list(cells), "the header or data.feature_columns")
         for name, values in cells.items():
