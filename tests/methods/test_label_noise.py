@@ -18,7 +18,7 @@ from fedpca.settings.experiment import TrainingSettings
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 
-NAMES = ["sce", "fedlsr", "na-fedavg", "rhfl"]
+NAMES = ["sce", "fedlsr", "fedelc", "feddiv", "fedrn", "na-fedavg", "rhfl"]
 SHORT = {name: {"warmup": 1} for name in ("fedelc", "feddiv", "fedrn", "fednoro")} | {"na-fedavg": {"round": 2}}
 
 

@@ -26,7 +26,7 @@ class FedLSRSettings(Settings):
 
     divergence: NonNegative = 0.4  # weight of the divergence between the two views' predictions, at its most
     sharpening: Positive = 3.0  # factor of the logits before the divergence
-    warmup: Share = 0.2  # share of all rounds in which the divergence's weight rises from 0
+    ramp: Share = 0.2  # share of all rounds in which the divergence's weight rises from 0
     entropy: NonNegative = 0.3  # weight of the predictions' entropy
     published: bool = True  # the formulas of its code; False: those that are meant
     view: ViewSettings = ViewSettings()

@@ -85,7 +85,21 @@ def _kept_state(server: Server, untested: RoundLine | None = None) -> dict[str, 
 def _write(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     """Writes a checkpoint; all that is no tensor is one text, since several would lie in an order by chance."""
     summed = {**state, SUM: checksum(tensors, _same_text(state))}
-    write_whole(path, save(dict(tensors), {"server": json.dumps(summed)}))
+    write_whole(path, save(_apart(tensors), {"server": json.dumps(summed)}))
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors, none in the memory of another, which files do not have: a client and the server may share one.
+
+    A simulated client that keeps the state which it sent, where the server keeps it too, has the very same tensor.
+    """
+    taken: set[int] = set()
+    apart = {}
+    for name, tensor in tensors.items():
+        place = tensor.untyped_storage().data_ptr()
+        apart[name] = tensor.clone() if place in taken and tensor.numel() else tensor
+        taken.add(place)
+    return apart
 
 
 def _same_text(state: Mapping[str, Any]) -> str:

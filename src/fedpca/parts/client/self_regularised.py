@@ -20,14 +20,14 @@ TINY = 1e-6  # the least probability in a divergence
 class SelfRegularised:
     """CE of the sharpened mixture, and with weights a divergence of the two predictions and their entropy.
 
-    The divergence's weight rises from 0 in the first round to `divergence` after the share `warmup` of all rounds.
+    The divergence's weight rises from 0 in the first round to `divergence` after the share `ramp` of all rounds.
     `published`: the formulas of FedLSR's code, which takes probabilities for logits in two of the terms.
     """
 
     view: Augment
     divergence: float
     sharpening: float  # the factor of logits before the divergence
-    warmup: float
+    ramp: float
     entropy: float
     published: bool
     otherwise: Loss  # whose shift of the logits counts
@@ -35,7 +35,7 @@ class SelfRegularised:
     @property
     def reads_rounds(self) -> bool:
         """The divergence's weight does."""
-        return self.divergence > 0 and self.warmup > 0
+        return self.divergence > 0 and self.ramp > 0
 
     def __call__(self, site: Site, samples: Samples) -> BatchLoss:
         """The loss under the class shares of these samples; each batch, or part of one, draws its own views."""
@@ -52,8 +52,8 @@ class SelfRegularised:
 
     def divergence_in(self, round: int, rounds: int) -> float:
         """The divergence's weight in a round, counted from 1."""
-        ramp = self.warmup * rounds
-        return self.divergence * (min(1.0, (round - 1) / ramp) if ramp > 0 else 1.0)
+        rising = self.ramp * rounds
+        return self.divergence * (min(1.0, (round - 1) / rising) if rising > 0 else 1.0)
 
     def terms(self, one: Tensor, two: Tensor, labels: Tensor, share: float) -> tuple[Tensor, Tensor, Tensor]:
         """Fit, divergence and entropy of the logits of both views, `share` the first one's part in the mixture."""

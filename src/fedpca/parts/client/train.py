@@ -53,9 +53,13 @@ class Descent:
 
     def __call__(self, net: Net) -> Optimizer:
         """An optimiser of the whole weight vector at once."""
+        return self.over([net.weights])
+
+    def over(self, tensors: Sequence[Tensor]) -> Optimizer:
+        """An optimiser of any tensors."""
         if self.optimizer == "adam":
-            return Adam([net.weights], lr=self.lr, weight_decay=self.weight_decay, fused=True)
-        return SGD([net.weights], lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay, fused=True)
+            return Adam(tensors, lr=self.lr, weight_decay=self.weight_decay, fused=True)
+        return SGD(tensors, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay, fused=True)
 
 
 @dataclass(frozen=True)
