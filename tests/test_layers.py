@@ -52,6 +52,7 @@ TORCH_FREE = (
     "fedpca.models.registry",
     "fedpca.runs.folder",
     "fedpca.runs.metrics",
+    "fedpca.results.claims",
     "fedpca.results.tables",
     "fedpca.results.page",
     "fedpca.api.progress",

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import studies.candidates
-import studies.claims
 import studies.compare
 import studies.golden
 import studies.record
@@ -220,33 +219,6 @@ def test_rules_train_and_the_table_compares_them(call, tmp_path: Path, monkeypat
     assert head.split(" | ")[1:-1] == [f"{rule}: wrongly, missed, worst ACC" for rule in studies.train.RULES]
     assert [row.split(" | ")[0] for row in rows] == [f"| {TEN}, none", f"| {TEN}, symmetric 0.8"]
     assert end.startswith("2 federations; mean difference")
-
-
-CLAIMED = ("fedavg", "fedavg+d", "fedpca-wo-fairness", "fedpca-d")
-CLAIMED_CHANGES = (
-    "rounds=4",
-    "data.clients=6",
-    "data.train_images=240",
-    "data.test_images=100",
-    "rare.share=0.17",
-    "noise.clients=0.17",
-    *(f'method."{name}".warmup=2' for name in CLAIMED[1:]),
-)
-
-
-def test_claims_are_checked_on_runs(call, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(studies.golden, "METHODS", CLAIMED)
-    monkeypatch.setattr(studies.golden, "CHANGES", CLAIMED_CHANGES)
-    studies.golden.play("mlp", 1, tmp_path)
-    title, *lines = call(studies.claims, tmp_path).splitlines()
-    assert title.startswith("digits: digits, 6 clients")
-    assert [line.partition(":")[0].strip() for line in lines] == [
-        "fedpca-d minus the best rival, fedavg",
-        "fedpca-d minus fedpca-wo-fairness",
-        "fedavg+d minus fedavg",
-        "dispersion of common minus rare clients",
-    ]
-    assert "over 1 seed," in lines[0]  # golden runs have one seed
 
 
 @pytest.fixture

@@ -138,6 +138,8 @@ def test_an_option_is_named_where_its_value_is_wrong(tiny: Path, tmp_path: Path)
     assert "No such option" in fedpca("run", tiny, "--outt", "x", cwd=tmp_path, code=2).stderr
 
 
-@pytest.mark.parametrize("words", [[], ["run"], ["results"], ["list"], ["watch"], ["demo"], ["data"], ["deploy"]])
+@pytest.mark.parametrize(
+    "words", [[], ["run"], ["results"], ["claims"], ["list"], ["watch"], ["demo"], ["data"], ["deploy"]]
+)
 def test_help_has_no_stray_backslashes(words: list[str]):
     assert not re.search(r"\\", fedpca(*words, "--help").stdout)

@@ -64,6 +64,25 @@ def test_resnet18_is_torchvisions_by_name_shape_and_count():
     assert build("resnet18", (3, 32, 32), 10, seed=0).module.state_dict()["conv1.weight"].shape == (64, 3, 3, 3)
 
 
+@pytest.mark.parametrize("name", ["resnet8", "resnet8-gn"])
+def test_the_narrow_resnet_has_the_weights_of_its_layers(name: str):
+    convolutions = 9 * (3 * 16 + 2 * 16 * 16 + 16 * 32 + 32 * 32 + 32 * 64 + 64 * 64) + 16 * 32 + 32 * 64
+    norms = 2 * (3 * 16 + 3 * 32 + 3 * 64)  # a shortcut that changes the size has one too
+    net = build(name, (3, 16, 16), 10, seed=0)
+    assert len(net.weights) == convolutions + norms + 64 * 10 + 10
+    assert net.head.in_features == 64
+    assert len(net.buffers) == (norms if name == "resnet8" else 0)
+    assert net(pixels(2, 3, 32, 32)).shape == (2, 10)
+
+
+def test_with_group_norm_an_image_is_judged_by_itself_in_training_too():
+    net = build("resnet8-gn", (3, 16, 16), 10, seed=0)
+    images = pixels(4, 3, 16, 16)
+    net.module.train()
+    with torch.no_grad():
+        torch.testing.assert_close(net(images)[:1], net(images[:1]))
+
+
 def test_colour_is_standardised_with_imagenets_figures():
     seen = []
     net = build("resnet18", (3, 8, 8), 2, seed=0)

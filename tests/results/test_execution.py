@@ -87,6 +87,7 @@ def test_nor_does_watch(place: Path):
 COMMANDS = (
     ("results", "runs"),
     ("results", "runs", "--html", "page.html", "--figures", "figures"),
+    ("claims", "runs"),
     ("list", "methods"),
     ("list", "metrics"),
     ("list", "corruptions"),

@@ -178,6 +178,20 @@ def results(
 
 
 @app.command()
+def claims(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUNS…", help="Run folders, or folders of them.")],
+    markdown: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write every comparison to this CSV file, in full precision.")
+    ] = None,
+) -> None:
+    """Say which of the paper's claims hold in these runs, with the paper's numbers beside."""
+    from fedpca.cli.results import show_claims
+
+    show_claims(folders, markdown, csv)
+
+
+@app.command()
 def watch(
     folder: Annotated[Path, typer.Argument(metavar="RUNS", help="A run folder, or a folder of them.")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 8765,
@@ -223,7 +237,7 @@ def is_reading(words: Sequence[str]) -> bool:
     """Whether a command only shows what there is."""
     if words[:1] == ["audit"]:
         return words[1:2] == ["review"] or any(word.startswith("--site") for word in words)
-    return words[:1] in (["results"], ["watch"], ["list"])
+    return words[:1] in (["results"], ["claims"], ["watch"], ["list"])
 
 
 def _end(error: UserError) -> NoReturn:

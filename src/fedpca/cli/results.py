@@ -63,6 +63,21 @@ def write_results(
         _write(latex, tables.as_latex(tables.for_pages(results)))
 
 
+def show_claims(folders: Sequence[Path], markdown: Path | None, csv: Path | None) -> None:
+    """Prints which of the paper's claims hold in these runs, and writes the files that were asked for."""
+    from fedpca.results import claims, tables
+    from fedpca.results.read.runs import find_runs
+
+    checked = claims.check_claims(find_runs(folders))
+    sheet = claims.claims_sheet(checked)
+    if markdown is not None:
+        _write(markdown, tables.as_markdown([sheet]))
+    if csv is not None:
+        _write(csv, claims.as_csv(checked))
+    console = Console() if sys.stdout.isatty() else Console(width=140)
+    console.print(tables.as_rich(sheet, console.width))
+
+
 def _write(path: Path, content: str) -> None:
     from fedpca.atomic import write_whole
 

@@ -48,6 +48,11 @@ MODELS: Mapping[str, ModelEntry] = {
     "cnn-small": ModelEntry(
         "two convolutions and a hidden layer, for images of 8x8 to 32x32", "fedpca.models.cnn:cnn_small"
     ),
+    "resnet8": ModelEntry(
+        "a narrow ResNet with batch norm, one block each of 16, 32 and 64 channels, for 16x16 to 32x32",
+        "fedpca.models.resnet8:resnet8",
+    ),
+    "resnet8-gn": ModelEntry("the same with group norm", "fedpca.models.resnet8:resnet8_gn"),
     "resnet18": ModelEntry(
         "ResNet-18 with the CIFAR stem (3x3, no pooling), for 32x32", "fedpca.models.resnet:resnet18"
     ),

@@ -88,7 +88,12 @@ def moved(images: Tensor, turn: Tensor, right: Tensor, down: Tensor, mirrored: T
 AUGMENTATIONS: Registry[Augment | None] = Registry(
     "augmentation",
     cast("type[Augment | None]", object),  # anything that can be called
-    {"none": None, "crop-flip": CropFlip(pad=4), "affine-flip": AffineFlip(degrees=10.0, shift=0.02)},
+    {
+        "none": None,
+        "crop-flip": CropFlip(pad=4),
+        "crop-flip-2": CropFlip(pad=2),
+        "affine-flip": AffineFlip(degrees=10.0, shift=0.02),
+    },
 )
 
 

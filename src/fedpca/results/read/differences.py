@@ -49,13 +49,16 @@ def difference(gains: Sequence[float]) -> Difference:
     return Difference(mean, std, mean - half, mean + half, seeds)
 
 
-def by_seed(runs: Sequence[Run], over_groups: str, groups: Sequence[str] = ()) -> dict[int, float]:
+def by_seed(
+    runs: Sequence[Run], over_groups: str, groups: Sequence[str] = (), metric: str | None = None
+) -> dict[int, float]:
     """Of one method, by seed: its worst or average accuracy over the test groups, mean of the last rounds, in percent.
 
     The worst group is the one that is worst over all these seeds. Without `groups` those of the first run count.
+    `metric` takes the place of the accuracy.
     """
-    last = {run.seed: run.last() for run in runs}
-    counted = groups or tuple(runs[0].last())
+    last = {run.seed: run.last(metric) for run in runs}
+    counted = groups or tuple(runs[0].last(metric))
     means = {seed: {group: 100 * fmean(own[group]) for group in counted} for seed, own in last.items()}
     return OVER_GROUPS[over_groups](means)
 

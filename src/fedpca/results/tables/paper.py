@@ -76,9 +76,17 @@ def _dataset(name: str, facts: Facts) -> str | None:
     return next((key for key, dataset in facts.datasets.items() if plain in map(_plain, (key, *dataset.names))), None)
 
 
-def _stood_for(name: str, facts: Facts) -> str | None:
-    """Which of the paper's datasets a smaller one of the shipped experiments stands in for; None if none."""
-    return next((key for key, dataset in facts.datasets.items() if name in dataset.stand_ins), None)
+def dataset_of(name: str, facts: Facts) -> str | None:
+    """Which of the paper's datasets a name means, or which one a smaller dataset stands in for; None if none."""
+    stood_for = (key for key, dataset in facts.datasets.items() if name in dataset.stand_ins)
+    return _dataset(name, facts) or next(stood_for, None)
+
+
+def printed_for(results: Results, facts: Facts) -> dict[str, dict[str, float]]:
+    """What the paper prints in the same setting, by method and score; its ACC is `acc` whatever it stands for."""
+    key = dataset_of(results.dataset, facts)
+    tables = _tables(results, key, study_of(results.settings), facts) if key else []
+    return _by_method([cell.methods for _, cell in tables], "acc")
 
 
 def _plain(name: str) -> str:
@@ -87,7 +95,7 @@ def _plain(name: str) -> str:
 
 def _published(results: Results, asked: str | None, facts: Facts) -> PaperNumbers:
     """What the paper has for one table; if nothing can be compared, why not."""
-    key = asked or _dataset(results.dataset, facts) or _stood_for(results.dataset, facts)
+    key = asked or dataset_of(results.dataset, facts)
     if key is None:
         return _nothing(
             f"The paper has no table for {results.dataset}. Name one of its datasets ({', '.join(facts.datasets)}) to "

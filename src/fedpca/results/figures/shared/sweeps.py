@@ -13,8 +13,7 @@ from fedpca.results.figures.shared.lines import draw_rows
 from fedpca.results.figures.shared.style import Look
 from fedpca.results.read.metrics import metric_words
 from fedpca.results.read.runs import Run
-
-Sweep = dict[float, list[Run]]  # the seeds of each value
+from fedpca.results.read.sweeps import sweeps
 
 
 @style.for_journals
@@ -51,25 +50,6 @@ def draw_setting(runs: Sequence[Run], key: str, name: str) -> Figure | None:
     seeds = {f"{label}, {name} {value:g}": own for label, sweep in found.items() for value, own in sweep.items()}
     style.note(figure, series.scenario(runs), style.LAST, series.seeds(seeds, "points and bars"), cut)
     return figure
-
-
-def sweeps(runs: Sequence[Run], key: str) -> dict[str, Sweep]:
-    """The tested runs of each method by the value of a setting, values ascending; other settings are the same."""
-    found: dict[str, Sweep] = {}
-    for run in runs:
-        for table, own in run.settings.method.items():
-            value = own.get(key)
-            if isinstance(value, int | float) and run.last():
-                found.setdefault(_rest(run, table, key), {}).setdefault(float(value), []).append(run)
-    return {name: dict(sorted(own.items())) for name, own in found.items() if len(own) > 1}
-
-
-def _rest(run: Run, table: str, key: str) -> str:
-    """The run's label without this setting."""
-    name = key if table == run.method else f"{table}.{key}"
-    others = ", ".join(f"{other}={value}" for other, value in run.named().items() if other != name)
-    varied = f", {name}" if table != run.method else ""
-    return run.method + varied + (f" ({others})" if others else "")
 
 
 def _scale(grid: Sequence[Sequence[Axes]], values: Sequence[float]) -> None:
