@@ -373,6 +373,9 @@ def ability(part: object, name: str) -> Any:  # noqa: ANN401 (`parts.abilities` 
     return None
 
 
+OwnModel = Callable[[Mapping[str, "Tensor"], Params], Params]  # a client's memory, the global model -> its own
+
+
 def forget_weights(diagnosis: Diagnosis) -> Diagnosis:
     """The same opinions without the last weights: those of another rule are not smoothed into this one's."""
     return {client: replace(verdict, weight=None) for client, verdict in diagnosis.items()}
@@ -403,6 +406,8 @@ class Method:
 
     name: str
     stages: tuple[Stage, ...]
+    pools_data: bool = False  # all clients' data are those of one client, which only a simulation can have
+    own_model: OwnModel | None = None  # where each client has a model of its own, which it is; None: the global one
 
     def at(self, round: int) -> tuple[Stage, bool]:
         """The stage of a round, counted from 1, and whether it begins there; the last stage has no end."""

@@ -28,7 +28,7 @@ from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 
 ROUNDS, WARMUP = 9, 4
-WITHOUT_WEIGHTS = {"median", "rfa", "qffl", "trimmed-mean", "centered-clipping"}
+WITHOUT_WEIGHTS = {"median", "rfa", "qffl", "trimmed-mean", "centered-clipping", "local", "central"}
 WARMING = [name for name in method_names() if name.startswith("fedpca") or name.endswith("+d")]
 
 

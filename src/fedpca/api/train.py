@@ -16,8 +16,8 @@ from fedpca.data.datasets import Dataset
 from fedpca.data.federation import Federation, federate
 from fedpca.data.given import UserData
 from fedpca.data.origin import GIVEN
-from fedpca.errors import RunError
-from fedpca.methods.registry import parse
+from fedpca.errors import RunError, UserError
+from fedpca.methods.registry import METHODS, parse
 from fedpca.models.device import require_device
 from fedpca.runs.cell import Cell, cells, check_folder
 from fedpca.runs.check import check_experiment
@@ -84,6 +84,7 @@ def train(
     for text in changes:
         table = change(table, text)
     experiment = check_experiment(table, "fedpca.train")
+    _require_one_model(method)
     temporary = None if out else TemporaryDirectory(prefix="fedpca-")
     (cell,) = cells(experiment, Path(out or temporary.name))  # type: ignore[union-attr] # one of both
     check_folder(cell, resume)
@@ -95,6 +96,16 @@ def train(
     _play(cell, dataset, federation, make, workers, progress)
     prepare = partial(inputs_of, dataset.table, federation.table)
     return Result.read(cell.folder, make("cpu"), prepare, temporary)
+
+
+def _require_one_model(method: str) -> None:
+    """Refuses methods of which nothing comes out that a result could hold."""
+    for name in parse(method).simple:
+        if METHODS[name].own_models:
+            raise UserError(
+                f"fedpca.train: {name} {METHODS[name].alone}, and a result holds one model: choose another method, or "
+                "compare with it by fedpca.run"
+            )
 
 
 def _table(

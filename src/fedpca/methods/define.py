@@ -73,6 +73,8 @@ class Definition:
     preset: Mapping[str, object] = field(default_factory=dict)  # defaults that differ from those of the settings class
     fixed: Mapping[str, object] = field(default_factory=dict)  # what cannot be set, since it makes the method
     combined: Mapping[str, object] = field(default_factory=dict)  # defaults that differ inside A+B
+    alone: str = ""  # why it is for simulations, and goes with no other method and not with +d
+    own_models: bool = False  # whether each client ends with a model of its own, and no model is everybody's
     oracle: str = ""  # the setting that an experiment fills with the number of mislabeled clients in a round
 
 

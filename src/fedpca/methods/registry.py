@@ -72,6 +72,9 @@ def facts(name: str) -> Facts:
     judges = [part.name for part in parts if part.judges]
     if len(parts) == 1 and not drops:
         return Facts(parts[0].summary, parts[0].family, bool(judges), parts[0].page)
+    for part in parts:
+        if part.alone:
+            raise SettingsError(f"{name!r}: {part.name} {part.alone}, so it cannot be combined")
     if drops and judges:
         raise SettingsError(f"{name!r}: {judges[0]} judges clients mislabeled itself, so +d has nothing to add to it")
     both = "Mean of what " + " and ".join(simple) + " make of the same updates" if len(simple) > 1 else simple[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -119,6 +119,7 @@ def check_experiment(table: Mapping[str, object], source: str) -> Experiment:
         raise SettingsError(f"{source}: {error}") from None
     for name in experiment.methods:
         check_method(name, experiment.method, experiment.rounds, source)
+    _check_own_models(experiment, source)
     for name in experiment.method.keys() - {own for method in experiment.methods for own in parse(method).tables()}:
         settings_of(name, name, experiment.method[name], source)
     return experiment
@@ -138,6 +139,24 @@ def _check_augmentation(name: str) -> None:
         from fedpca.parts.client.augment import AUGMENTATIONS
 
         AUGMENTATIONS[name]
+
+
+def _check_own_models(experiment: Experiment, source: str) -> None:
+    """Refuses to look into a global model of methods that have none."""
+    asked = [key for key, own in _OF_THE_MODEL.items() if own(experiment)]
+    for name in experiment.methods if asked else ():
+        for part in (METHODS[own] for own in parse(name).simple):
+            if part.own_models:
+                raise SettingsError(
+                    f"{source}: {' and '.join(asked)} look at the one model that a run ends with, and {part.name} ends "
+                    f"with one for each client: leave {part.name} or {' and '.join(asked)} out"
+                )
+
+
+_OF_THE_MODEL: Mapping[str, Callable[[Experiment], bool]] = {
+    "evaluation.features": lambda experiment: experiment.evaluation.features > 0,
+    "attack": lambda experiment: experiment.attack.is_on,
+}
 
 
 def check_method(name: str, tables: Mapping[str, Table], rounds: int, source: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from statistics import fmean
 
 import torch
 
@@ -15,6 +16,7 @@ from fedpca.simulate.workers import Workers
 BATCH = 128  # test images per pass, as in reports
 
 Metrics = dict[str, float]
+COMMON, RARE = "common", "rare"  # test groups by kind, as `data.federation` names them
 
 
 def evaluate(workers: Workers, params: Params, tests: Mapping[str, Shard], accuracy: str) -> dict[str, Metrics]:
@@ -23,6 +25,25 @@ def evaluate(workers: Workers, params: Params, tests: Mapping[str, Shard], accur
         group: measure(Predictions(probabilities(workers, params, test), test.y.numpy()), accuracy)
         for group, test in tests.items()
     }
+
+
+def evaluate_own(
+    workers: Workers, models: Mapping[ClientId, Params], tests: Mapping[str, Shard], truth: Truth, accuracy: str
+) -> dict[str, Metrics]:
+    """The same where each client has a model of its own: by test group the mean over the clients that belong to it."""
+    found: dict[str, Metrics] = {}
+    for group, test in tests.items():
+        own = [evaluate(workers, models[client], {group: test}, accuracy) for client in members(group, models, truth)]
+        found[group] = {name: fmean(seen[group][name] for seen in own) for name in own[0][group]}
+    return found
+
+
+def members(group: str, clients: Collection[ClientId], truth: Truth) -> list[ClientId]:
+    """Whose models a test group is for: the client's of that name, the rare or the common ones', else everybody's."""
+    if group in clients:
+        return [group]
+    kinds = {RARE: [c for c in clients if c in truth.rare], COMMON: [c for c in clients if c not in truth.rare]}
+    return kinds.get(group) or list(clients)
 
 
 def probabilities(workers: Workers, params: Params, test: Shard) -> Floats:

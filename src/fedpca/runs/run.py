@@ -26,7 +26,7 @@ from fedpca.runs.attacked import Attackers, attack_facts, attackers_in
 from fedpca.runs.backbone import look_through, with_features
 from fedpca.runs.cell import Cell, Watch, is_done, is_tested
 from fedpca.runs.check import facts_of, method_of
-from fedpca.runs.evaluate import evaluate, identification, weight_shares
+from fedpca.runs.evaluate import evaluate, evaluate_own, identification, weight_shares
 from fedpca.runs.features import features_of
 from fedpca.runs.folder import About, RoundLine, is_run, locked_run, read_about
 from fedpca.runs.writer import RunWriter, client_columns, versions, with_bounds, with_choices, with_estimates
@@ -88,7 +88,7 @@ def run_cell(
         server, before = start, time.perf_counter()
         for server in _rounds(cell, clients.method, crowd, start):
             with _trying(cell, f"the test after round {server.round}"):
-                line = _line(cell, server, federation, pool)
+                line = _line(cell, server, federation, pool, clients)
                 line = with_choices(line, server, clients.method.recipe(server.round))
                 line = attackers.line(line, server, pool, tested=line["groups"] is not None)
             line["seconds"] = round(time.perf_counter() - before, 4)
@@ -199,15 +199,26 @@ def _trying(cell: Cell, what: str) -> AbstractContextManager[None]:
     return trying(f"{cell.name}: {what}", partial(is_users_error, own_model=own_model))
 
 
-def _line(cell: Cell, server: Server, federation: Federation, pool: Workers) -> RoundLine:
+def _line(cell: Cell, server: Server, federation: Federation, pool: Workers, clients: InProcess) -> RoundLine:
     """One round as it is recorded, but for the time it took."""
-    accuracy, due = cell.settings.evaluation.accuracy, is_tested(cell.settings, server.round)
+    due = is_tested(cell.settings, server.round)
     line: RoundLine = {
         "round": server.round,
-        "groups": evaluate(pool, server.params, federation.tests, accuracy) if due else None,
+        "groups": _tested(cell, server, federation, pool, clients) if due else None,
         "clients": client_columns(server, list(federation.shards)),
         "identification": identification(server.diagnosis, federation.truth),
         "weights": weight_shares(server.weights, federation.truth),
         "left_out": dict(server.left_out),
     }
     return with_bounds(with_estimates(line, server), server)
+
+
+def _tested(
+    cell: Cell, server: Server, federation: Federation, pool: Workers, clients: InProcess
+) -> dict[str, dict[str, float]]:
+    """The metrics by test group: of the global model, or of the clients' own where the method has those."""
+    accuracy, own_model = cell.settings.evaluation.accuracy, clients.method.own_model
+    if own_model is None:
+        return evaluate(pool, server.params, federation.tests, accuracy)
+    models = {client: own_model(memory, server.params) for client, memory in clients.memory.items()}
+    return evaluate_own(pool, models, federation.tests, federation.truth, accuracy)

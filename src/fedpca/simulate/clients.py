@@ -14,6 +14,7 @@ from fedpca.parts.abilities import ability
 from fedpca.rng import stream
 from fedpca.simulate.answer import answer_report, answer_train, site_for
 from fedpca.simulate.batched import Batching, report_batching, training_batching
+from fedpca.simulate.pooled import shards_for
 from fedpca.simulate.workers import Workers
 
 Answer = TypeVar("Answer")
@@ -37,8 +38,10 @@ class InProcess:
     def __init__(
         self, method: Method, shards: Mapping[ClientId, Shard], workers: Workers, seed: int, batched: bool = True
     ) -> None:
-        self.method, self.shards, self.workers, self.seed, self.batched = method, shards, workers, seed, batched
-        self.memory: dict[ClientId, dict[str, Tensor]] = {client: {} for client in shards}
+        self.method, self.shards, self.workers, self.seed = method, shards, workers, seed
+        self.batched = batched and not method.pools_data  # one client with all data is no small one
+        self.held = shards_for(method, shards)  # `shards` are the clients' own, whatever the method makes of them
+        self.memory: dict[ClientId, dict[str, Tensor]] = {client: {} for client in self.held}
         if workers.nets[0].draws and len(workers.nets) > 1:
             raise UserError("the model draws random numbers (dropout) that workers would share: use --workers 1")
         if any(ability(stage.recipe.report, "needs_features") for stage in method.stages):
@@ -47,12 +50,12 @@ class InProcess:
     @property
     def ids(self) -> Sequence[ClientId]:
         """Every client, in the order of its shards."""
-        return list(self.shards)
+        return list(self.held)
 
     @property
     def sizes(self) -> Mapping[ClientId, int]:
         """How many samples each has."""
-        return {client: len(shard.y) for client, shard in self.shards.items()}
+        return {client: len(shard.y) for client, shard in self.held.items()}
 
     def report(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Report | Failure]]:
         """Each ordered client's report."""
@@ -95,10 +98,10 @@ class InProcess:
     ) -> list[Site]:
         """The sites of some clients, which share the model; it is loaded once."""
         first, *others = clients
-        own = self.shards[first], self.memory[first]
+        own = self.held[first], self.memory[first]
         sites = [site_for(first, *own, net, params, orders[first], purpose=purpose, seed=self.seed)]
         for client in others:
-            shard, order = self.shards[client], orders[client]
+            shard, order = self.held[client], orders[client]
             rng = partial(stream, self.seed, purpose, order.round, client)
             sites.append(Site(net, shard.x, shard.y, self.memory[client], order, rng))
         return sites

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fedpca.errors import SettingsError
+from fedpca.methods.registry import METHODS, parse
 from fedpca.runs.check import check_experiment, one_run, plan_of
 from fedpca.settings.experiment import Experiment
 from fedpca.settings.toml import validate
@@ -42,6 +43,10 @@ def _refuse_simulation(experiment: Experiment, source: str) -> None:
         raise SettingsError(
             f"{source}: rare and noise make up sites for a simulation; real ones have data: leave them out"
         )
+    for name in experiment.methods:
+        for part in (METHODS[own] for own in parse(name).simple):
+            if part.alone:
+                raise SettingsError(f"{source}: methods: {part.name} {part.alone}, so it is for simulations only")
     if experiment.attack.is_on:
         raise SettingsError(f"{source}: attack makes up liars for a simulation: leave it out")
     if experiment.data.corrected_labels:

@@ -66,9 +66,9 @@ class BoundedFold:
             self.inner.add(client, update)
         outcome = self.inner.finish()
         if not outcome.weights or not any(outcome.weights.values()):
-            return replace(outcome, bounded=joint(said, clipped))
+            return replace(outcome, bounded=joint(outcome.bounded, said, clipped))
         weights = self._capped(outcome.weights)
-        outcome = replace(outcome, bounded=joint(said, clipped, lowered(outcome.weights, weights)))
+        outcome = replace(outcome, bounded=joint(outcome.bounded, said, clipped, lowered(outcome.weights, weights)))
         if weights == outcome.weights and self.bounds.combine is None:
             return outcome
         return replace_mean(outcome, self._combined(updates, weights), weights)
