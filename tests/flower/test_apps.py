@@ -121,7 +121,8 @@ WARM = {"fedpca-hs": 2, "fedpca-d": 1, "fedpca-hs-auto": 1, "fednoro": 1}
     ("method", "exchange"),
     [
         *((method, "two") for method in ("fedavg", "fedpca-hs", "fedpca-d", "fedce+rfa", "fedcorr", "fednoro")),
-        *((method, "one") for method in ("fedpca-d", "fedce+rfa", "fedcorr")),
+        *((method, "two") for method in ("fedelc", "feddiv", "fedrn+na-fedavg")),
+        *((method, "one") for method in ("fedpca-d", "fedce+rfa", "fedcorr", "na-fedavg")),
     ],
 )
 def test_the_apps_give_the_engines_bits(method: str, exchange: str, grid, shards, configured):
@@ -328,7 +329,10 @@ def test_below_the_quorum_the_run_stops_and_goes_on_later_to_the_same_bits(grid:
     assert all(line["groups"] for line in lines(folder))
 
 
-@pytest.mark.parametrize(("method", "when"), [("fedavg", 1), ("fedcorr", 2), ("fedce", 3), ("fedpca-hs", 4)])
+@pytest.mark.parametrize(
+    ("method", "when"),
+    [("fedavg", 1), ("fedcorr", 2), ("fedce", 3), ("fedpca-hs", 4), ("fedrn", 3), ("fedelc", 4)],
+)
 def test_a_server_that_dies_in_any_round_goes_on_to_the_same_bits(method: str, when: int, grid, shards, configured):
     warm = {f"method.{method}.warmup": 2} if method == "fedpca-hs" else {}
     experiment, deployment = configured(method, **warm)
