@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 
-from benchmarks import audit, commits, cost, flower, memory, speed, start, workers
+from benchmarks import audit, cluster, commits, cost, flower, memory, speed, start, workers
 from benchmarks.table import table
 
 BENCHMARKS: dict[str, Callable[[], Mapping[str, object]]] = {
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Callable[[], Mapping[str, object]]] = {
     "start": start.measure,
     "flower": flower.measure,
     "audit": audit.measure,
+    "cluster": cluster.measure,
 }
 NAMES = (*BENCHMARKS, "speed")
 

@@ -1,6 +1,7 @@
 """A folder imports only from folders above it; the truth, PyTorch and Flower stay where they belong."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ ROOMS = [
             "data",
             "simulate",
             "runs",
+            "cluster",
             "results",
             "auditing",
             "sites",
@@ -52,6 +54,9 @@ TORCH_FREE = (
     "fedpca.models.registry",
     "fedpca.runs.folder",
     "fedpca.runs.metrics",
+    "fedpca.runs.follow",
+    "fedpca.cluster.options",
+    "fedpca.cluster.tasks",
     "fedpca.results.claims",
     "fedpca.results.tables",
     "fedpca.results.page",
@@ -115,6 +120,12 @@ def test_flower_is_imported_by_its_own_folder_alone(name: str):
 def test_what_answers_quickly_does_not_import_torch(name: str):
     code = f"import sys, {name}; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_dask_is_imported_by_its_own_folder_alone():
+    for name, path in modules().items():
+        if not name.startswith("cluster."):
+            assert not re.search(r"^\s*(import|from) (dask|distributed)\b", path.read_text(), re.MULTILINE), name
 
 
 def test_nothing_is_unpickled():

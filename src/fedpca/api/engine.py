@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from fedpca.api.progress import counting_bar, say, watching
+from fedpca.cluster.connect import Link, connected
+from fedpca.cluster.grid import Grid
+from fedpca.cluster.options import ClusterOptions
+from fedpca.cluster.spread import spread_over
 from fedpca.errors import FailedError
-from fedpca.runs.cell import Cell, nobody_counts
+from fedpca.runs.cell import Cell, Watch, nobody_counts
 from fedpca.runs.folder import RoundLine, read_rounds
 from fedpca.runs.jobs import play_all, schedule
 from fedpca.runs.replan import going_on
+from fedpca.runs.run import in_process
 from fedpca.runs.trackers.base import Tracker
 from fedpca.runs.trackers.logs import tracking
 
@@ -22,21 +28,56 @@ def play_runs(
     data_dir: Path | None,
     trackers: Sequence[Tracker],
     progress: bool = True,
+    cluster: ClusterOptions | None = None,
+    out: Path | None = None,
 ) -> None:
-    """Plays the runs, shown by a bar and logged by the trackers."""
+    """Plays the runs, shown by a bar and logged by the trackers; on a cluster whose folder for all runs is `out`."""
+    if cluster is None:
+        _play_here(todo, jobs, workers, data_dir, trackers, progress)
+        return
+    with connected(cluster, out or Path(), say) as link:
+        if cluster.spread:
+            _play_here(todo, 1, workers, data_dir, trackers, progress, link)
+            return
+        grid = Grid(link, workers, data_dir)
+        _say_all(grid.look(todo), going_on(todo), progress)
+        with _shown_and_logged(todo, trackers, progress) as watch:
+            grid.play(todo, watch)
+
+
+def _play_here(
+    todo: Sequence[Cell],
+    jobs: int,
+    workers: int | None,
+    data_dir: Path | None,
+    trackers: Sequence[Tracker],
+    progress: bool,
+    link: Link | None = None,
+) -> None:
+    """Plays the runs from this machine, whose processes have the clients, or the workers of a cluster."""
     with counting_bar("reading images", quiet=not progress) as count:
         scheduled = schedule(todo, jobs, workers, data_dir, count)
-    for line in scheduled.words if progress else ():
+    _say_all([*([link.words] if link else []), *scheduled.words], going_on(todo), progress)
+    with _shown_and_logged(todo, trackers, progress) as watch:
+        play_all(scheduled, watch, spread_over(link, data_dir) if link else in_process)
+
+
+def _say_all(words: Iterable[str], changes: Iterable[str], progress: bool) -> None:
+    """Says how runs are played, where progress is shown, and how they differ from what one might think, in any case."""
+    for line in (*(words if progress else ()), *changes):
         say(line)
-    for line in going_on(todo):
-        say(line)
+
+
+@contextmanager
+def _shown_and_logged(todo: Sequence[Cell], trackers: Sequence[Tracker], progress: bool) -> Iterator[Watch]:
+    """What is to be called after each round."""
     with tracking(trackers, todo, say) as log, watching(todo, progress) as show_round:
 
         def watch(cell: Cell, line: RoundLine) -> None:
             show_round(cell, line)
             log(cell, line)
 
-        play_all(scheduled, watch)
+        yield watch
 
 
 def require_training(cells: Sequence[Cell]) -> None:

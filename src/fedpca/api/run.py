@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fedpca.api.engine import play_runs, require_training
 from fedpca.api.results import Results
+from fedpca.cluster.options import read_options
 from fedpca.results.read.runs import find_runs
 from fedpca.runs.cell import is_done
 from fedpca.runs.check import check_experiment, read_settings
@@ -35,6 +36,10 @@ def run(
     only: Sequence[str] = (),
     log_to: Sequence[str] = (),
     part: str | None = None,
+    dask: str | None = None,
+    dask_disk: str | None = None,
+    dask_per_run: str | None = None,
+    spread: str | None = None,
 ) -> Results:
     """Plays every run of an experiment that is not finished, and gives the results of all of them.
 
@@ -50,6 +55,7 @@ def run(
     >>> results.table["method"].to_pylist()
     ['fedavg', 'median']
     """
+    cluster = read_options(dask, dask_disk, dask_per_run, spread, jobs)
     lists = {"methods": methods, "seeds": seeds}
     texts = [*changes, *(f"{key}={json.dumps(list(values))}" for key, values in lists.items() if values)]
     settings = _settings(experiment, texts, only)
@@ -57,7 +63,7 @@ def run(
     cells = every_run(settings, folder, resume, read_part(part) if part else WHOLE)
     if todo := [cell for cell in cells if not is_done(cell)]:
         trackers = choose(log_to, folder, todo[0].settings.name)
-        play_runs(todo, jobs, workers, Path(data_dir) if data_dir else None, trackers, progress)
+        play_runs(todo, jobs, workers, Path(data_dir) if data_dir else None, trackers, progress, cluster, folder)
     require_training(cells)
     return Results(folder, find_runs([folder]))
 

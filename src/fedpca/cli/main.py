@@ -94,6 +94,23 @@ def run(
         str | None,
         typer.Option(metavar="I/N", help="Play only every N-th run, beginning with the I-th, as one of N machines."),
     ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Play the runs on this Dask cluster; local:4 starts 4 processes here."),
+    ] = None,
+    dask_disk: Annotated[
+        str | None,
+        typer.Option(
+            metavar="shared|stream", help="Whether workers write the run folders or send them.  [default: found out]"
+        ),
+    ] = None,
+    dask_per_run: Annotated[
+        str | None, typer.Option(metavar="NAME=AMOUNT", help="Dask resources that a run takes, such as GPU=1.")
+    ] = None,
+    spread: Annotated[
+        str | None,
+        typer.Option(metavar="clients", help="With --dask: the clients of each run on all workers, run after run."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would happen, and how long it would take.")
     ] = False,
@@ -107,9 +124,11 @@ def run(
 ) -> None:
     """Run every setting, method and seed of an experiment, then show the tables."""
     from fedpca.cli.run import run_all
+    from fedpca.cluster.options import read_options
     from fedpca.runs.check import read_settings
     from fedpca.runs.part import WHOLE, read_part
 
+    cluster = read_options(dask, dask_disk, dask_per_run, spread, jobs)
     own = read_part(part) if part else WHOLE
     lists = {"methods": method, "seeds": seed}
     given = {
@@ -124,7 +143,7 @@ def run(
 
         describe_runs(settings, out or Path("runs") / name, jobs, workers, resume, data_dir, own)
         return
-    run_all(settings, out or Path("runs") / name, jobs, workers, resume, data_dir, again, log_to or (), own)
+    run_all(settings, out or Path("runs") / name, jobs, workers, resume, data_dir, again, log_to or (), own, cluster)
 
 
 @app.command()

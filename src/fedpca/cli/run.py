@@ -14,6 +14,7 @@ from fedpca.cli.results import show
 from fedpca.runs.part import WHOLE, Part
 
 if TYPE_CHECKING:
+    from fedpca.cluster.options import ClusterOptions
     from fedpca.runs.cell import Cell
     from fedpca.settings.experiment import Experiment
 
@@ -28,6 +29,7 @@ def run_all(
     again: str,
     log_to: Sequence[str] = (),
     part: Part = WHOLE,
+    cluster: ClusterOptions | None = None,
 ) -> None:
     """Plays every run that is not finished, then shows the tables of all; of a part only if all parts are finished."""
     from fedpca.api.engine import play_runs, require_training
@@ -45,14 +47,14 @@ def run_all(
         say(f"{finished} of {len(cells)} runs were finished before, in {out}")
     try:
         if todo:
-            play_runs(todo, jobs, workers, data_dir, trackers)
+            play_runs(todo, jobs, workers, data_dir, trackers, cluster=cluster, out=out)
     except KeyboardInterrupt:
         say(f"stopped; {again} goes on from the last checkpoint in {out}")
         raise typer.Exit(130) from None
     except CrashError as crash:
         print(crash, end="", file=sys.stderr)
         raise typer.Exit(1) from None
-    if unfinished := sum(not is_done(cell) for cell in cells_of_all(settings, out)):
+    if part != WHOLE and (unfinished := sum(not is_done(cell) for cell in cells_of_all(settings, out))):
         say(f"part {part} is finished, {unfinished} of the other parts' runs are not; to look: fedpca results {out}")
     else:
         show_runs(out)

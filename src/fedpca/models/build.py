@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from threading import RLock
 from typing import cast
 
 import torch
@@ -24,6 +25,7 @@ from fedpca.rng import seed_of
 from fedpca.settings.experiment import ModelSettings
 from fedpca.settings.registry import import_object
 
+GENERATOR = RLock()  # held by whoever draws from PyTorch's one global generator: two threads would mix their numbers
 Factory = Callable[..., nn.Module]  # of the shape of an image, the number of classes, and the arguments that are set
 
 
@@ -113,7 +115,7 @@ def draw(
     args: Mapping[str, object] | None = None,
 ) -> nn.Module:
     """What a function makes of the shape of an image and the number of classes, its weights drawn for this seed."""
-    with torch.random.fork_rng(devices=[]):
+    with GENERATOR, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(seed, "model"))
         with trying(f"model {name!r}: calling it as function(shape, classes) with {shape}, {classes}"):
             module = factory(shape, classes, **(args or {}))
@@ -147,7 +149,7 @@ def last_linear(module: nn.Module, classes: int) -> nn.Linear | None:
 def draws_in_forward(module: nn.Module, shape: Shape) -> bool:
     """Whether a pass in train mode draws from PyTorch's global generator, as dropout does: found by trying."""
     state = copy.deepcopy(module.state_dict())
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with GENERATOR, torch.random.fork_rng(devices=[]), torch.no_grad():
         before = torch.get_rng_state()
         trial_pass(module.train(), shape)
         drawn = not torch.equal(before, torch.get_rng_state())

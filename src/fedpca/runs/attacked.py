@@ -15,9 +15,9 @@ from fedpca.runs.evaluate import probabilities
 from fedpca.runs.folder import AttackLine, RoundLine
 from fedpca.settings.attack import AttackSettings
 from fedpca.settings.experiment import Experiment
-from fedpca.simulate.attack.clients import attackers_of, under_attack
+from fedpca.simulate.attack.clients import attackers_of, poisoned_shards, under_attack
 from fedpca.simulate.attack.kinds import attacks_of
-from fedpca.simulate.clients import InProcess
+from fedpca.simulate.clients import Simulated
 from fedpca.simulate.workers import Workers
 
 
@@ -29,7 +29,12 @@ class Attackers:
     clients: Sequence[ClientId]
     federation: Federation
 
-    def join(self, clients: InProcess) -> Clients:
+    def poisoned_shards(self) -> Mapping[ClientId, Shard]:
+        """All clients' data, with what the attackers train on in place of theirs."""
+        classes = len(self.federation.classes)
+        return poisoned_shards(self.federation.shards, self.settings, self.clients, classes)
+
+    def join(self, clients: Simulated) -> Clients:
         """The clients with the attackers among them; the very clients where nobody attacks."""
         return under_attack(clients, self.settings, self.clients, len(self.federation.classes))
 

@@ -20,7 +20,7 @@ from fedpca.runs.cell import Cell, Watch, cells_of_all, check_folder
 from fedpca.runs.check import plan_of
 from fedpca.runs.part import WHOLE, Part
 from fedpca.runs.processes import play_in_processes
-from fedpca.runs.run import Prepared, run_cell
+from fedpca.runs.run import Place, Prepared, in_process, run_cell
 from fedpca.settings.experiment import Experiment
 from fedpca.settings.toml import shorten
 from fedpca.simulate.batched import TRAINED, training_batching
@@ -62,34 +62,57 @@ def schedule(
     first_cells = {cell.setting: cell for cell in reversed(cells)}  # the first to be played is last: its data are kept
     counts, words = dict[str, int](), dict[str, str]()
     for setting, cell in first_cells.items():
-        with _naming(setting):
-            dataset, federation = prepared.of(cell, progress)
-            counts[setting] = workers or default_workers(cell.settings, federation, jobs)
-            words[setting] = describe(cell.settings, federation, jobs, counts[setting])
-            words[setting] += _truth(cell.settings) + rounded_away(cell.settings, federation) + _skipped(dataset)
-            words[setting] += _uncounted(federation)
-            words[setting] += _attack(attack_words(cell.settings, federation))
-    return Schedule(cells, jobs, counts, _together(dict(reversed(words.items()))), prepared)
+        with naming(setting):
+            data = prepared.of(cell, progress)
+            counts[setting] = workers or default_workers(cell.settings, data[1], jobs)
+            words[setting] = words_of(cell.settings, *data, jobs, counts[setting])
+    return Schedule(cells, jobs, counts, together(dict(reversed(words.items()))), prepared)
 
 
-def play_all(scheduled: Schedule, watch: Watch) -> None:
-    """Plays the runs to their end, one after another or in processes side by side."""
+def words_of(experiment: Experiment, dataset: Dataset, federation: Federation, jobs: int, workers: int) -> str:
+    """What there is to say of a setting before it is played: how, and what of its data is not as one might think."""
+    return (
+        describe(experiment, federation, jobs, workers)
+        + _truth(experiment)
+        + rounded_away(experiment, federation)
+        + _skipped(dataset)
+        + _uncounted(federation)
+        + _attack(attack_words(experiment, federation))
+    )
+
+
+def play_all(scheduled: Schedule, watch: Watch, place: Place = in_process) -> None:
+    """Plays the runs to their end, one after another or in processes side by side; `place` is where clients are."""
     prepared, workers = scheduled.prepared, scheduled.workers
     if scheduled.jobs > 1:
         prepared.kept.clear()  # decoded and found good; every process makes its own
         play_in_processes(scheduled.cells, scheduled.jobs, workers, prepared.data_dir, watch)
         return
     for cell in scheduled.cells:
-        run_cell(cell, *prepared.of(cell), workers[cell.setting], watch)
+        run_cell(cell, *prepared.of(cell), workers[cell.setting], watch, place=place)
 
 
-def default_workers(experiment: Experiment, federation: Federation, jobs: int = 1, probe: Net | None = None) -> int:
-    """As many as each job has cores, but no more than clients; one for models whose passes draw random numbers."""
+def default_workers(
+    experiment: Experiment,
+    federation: Federation,
+    jobs: int = 1,
+    probe: Net | None = None,
+    cores: int | None = None,
+) -> int:
+    """As many as each job has cores, but no more than clients; one for models whose passes draw random numbers.
+
+    `cores` are all that the jobs have together: those of this machine that this process may use, if it is not said.
+    """
     if experiment.device != "cpu":
         return 1  # it does many things at a time by itself
     probe = probe or build_model(experiment.model, federation.shape, len(federation.classes), 0)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = cores or usable_cores()
     return 1 if probe.draws else max(1, min(cores // jobs, len(federation.shards)))
+
+
+def usable_cores() -> int:
+    """The cores of this machine that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def describe(experiment: Experiment, federation: Federation, jobs: int, workers: int) -> str:
@@ -109,7 +132,7 @@ def describe(experiment: Experiment, federation: Federation, jobs: int, workers:
 
 
 @contextmanager
-def _naming(setting: str) -> Iterator[None]:
+def naming(setting: str) -> Iterator[None]:
     """Errors inside say which setting they are of, where it has a name."""
     try:
         yield
@@ -157,7 +180,7 @@ def _attack(words: str) -> str:
     return f"\nattack: {words}" if words else ""
 
 
-def _together(words: Mapping[str, str]) -> list[str]:
+def together(words: Mapping[str, str]) -> list[str]:
     """A line for all settings that are played alike, with their names if they have any."""
     alike: dict[str, list[str]] = {}
     for setting, text in words.items():

@@ -40,6 +40,12 @@ class Failed:
         return CrashError(self.text) if self.code is None else kinds[self.code](self.text)
 
 
+def failed_by(error: BaseException) -> Failed:
+    """What there is to say of an exception that is being handled."""
+    known = error if isinstance(error, UserError) else failure_of(error)
+    return Failed(str(known), known.code) if known else Failed(traceback.format_exc())
+
+
 @dataclass
 class Job:
     """A process, the pipe to it, and the run that it plays.
@@ -180,11 +186,8 @@ def _play_cells(pipe: Connection, workers: Mapping[str, int], data_dir: Path | N
         while cell := pipe.recv():
             run_cell(cell, *prepared.of(cell), workers[cell.setting], lambda _, line: pipe.send(line))
             pipe.send(None)
-    except UserError as error:
-        _send(pipe, Failed(str(error), error.code))
     except BaseException as error:  # SystemExit too: a model's code that ends the process ends the experiment
-        failure = failure_of(error)
-        _send(pipe, Failed(str(failure), failure.code) if failure else Failed(traceback.format_exc()))
+        _send(pipe, failed_by(error))
 
 
 def _send(pipe: Connection, failed: Failed) -> None:

@@ -29,9 +29,10 @@ from fedpca.runs.check import facts_of, method_of
 from fedpca.runs.evaluate import evaluate, evaluate_own, identification, weight_shares
 from fedpca.runs.features import features_of
 from fedpca.runs.folder import About, RoundLine, is_run, locked_run, read_about
-from fedpca.runs.writer import RunWriter, client_columns, versions, with_bounds, with_choices, with_estimates
+from fedpca.runs.versions import versions
+from fedpca.runs.writer import RunWriter, client_columns, with_bounds, with_choices, with_estimates
 from fedpca.settings.experiment import Experiment
-from fedpca.simulate.clients import InProcess
+from fedpca.simulate.clients import InProcess, Simulated
 from fedpca.simulate.workers import Workers
 
 # settings that say nothing of the data; where in doubt one is not among them, and the data are made once more
@@ -67,6 +68,14 @@ class Prepared:
         return self.kept[key]
 
 
+Place = Callable[[Cell, Federation, Workers], Simulated]
+
+
+def in_process(cell: Cell, federation: Federation, pool: Workers) -> Simulated:
+    """The run's clients in this process."""
+    return InProcess(method_of(cell.settings), federation.shards, pool, cell.seed)
+
+
 def run_cell(
     cell: Cell,
     dataset: Dataset,
@@ -74,20 +83,21 @@ def run_cell(
     workers: int,
     watch: Watch,
     make: Callable[[], Net] | None = None,
+    place: Place = in_process,
 ) -> None:
     """Plays a cell to its end, from its checkpoint if it has one, and leaves a complete run folder.
 
-    `make` gives the model where it is not one that the settings can name.
+    `make` gives the model where it is not one that the settings can name. `place` is where the clients are.
     """
     with locked_run(cell.folder), _workers(cell, federation, workers, make) as pool:
         if is_done(cell):  # by another process, between the look and the lock
             return
         attackers = attackers_in(cell.settings, federation)
-        writer, clients, start = _begin(cell, dataset, attackers, pool)
+        writer, clients, start = _begin(cell, dataset, attackers, pool, place)
         crowd = attackers.join(clients)
         server, before = start, time.perf_counter()
         for server in _rounds(cell, clients.method, crowd, start):
-            with _trying(cell, f"the test after round {server.round}"):
+            with trying_in(cell, f"the test after round {server.round}"):
                 line = _line(cell, server, federation, pool, clients)
                 line = with_choices(line, server, clients.method.recipe(server.round))
                 line = attackers.line(line, server, pool, tested=line["groups"] is not None)
@@ -98,7 +108,7 @@ def run_cell(
             watch(cell, line)
             before = time.perf_counter()
         per_client = cell.settings.evaluation.features
-        with _trying(cell, "evaluation.features"):
+        with trying_in(cell, "evaluation.features"):
             own = pool, server.params, federation.shards, per_client, cell.seed
             features = features_of(*own) if per_client else None
         writer.finish(server, clients.memory, features)
@@ -117,13 +127,15 @@ def _workers(
         pool.close()
 
 
-def _begin(cell: Cell, dataset: Dataset, attackers: Attackers, pool: Workers) -> tuple[RunWriter, InProcess, Server]:
+def _begin(
+    cell: Cell, dataset: Dataset, attackers: Attackers, pool: Workers, place: Place
+) -> tuple[RunWriter, Simulated, Server]:
     """What plays and records the run, and where it stands: at its checkpoint, else before its first round."""
     if cell.settings.evaluation.features:
         pool.nets[0].require_features("evaluation.features")
     writer = RunWriter(cell, layout_of(pool.nets[0].module))
     federation = attackers.federation
-    clients = InProcess(method_of(cell.settings), federation.shards, pool, cell.seed)
+    clients = place(cell, federation, pool)
     _require_same_corrections(cell)
     if checkpoint := writer.resume():
         clients.memory.update(checkpoint.memory)
@@ -189,17 +201,18 @@ def _rounds(cell: Cell, method: Method, clients: Clients, start: Server) -> Iter
     """The server after each round; what fails in a user's own model or part is told in one message."""
     server, played = start, play(method, clients, start, cell.settings.rounds)
     while server.round < cell.settings.rounds:
-        with _trying(cell, f"round {server.round + 1}"):
+        with trying_in(cell, f"round {server.round + 1}"):
             server = next(played)
         yield server
 
 
-def _trying(cell: Cell, what: str) -> AbstractContextManager[None]:
+def trying_in(cell: Cell, what: str) -> AbstractContextManager[None]:
+    """What fails inside in a user's own model or part is told in one message."""
     own_model = not is_shipped(cell.settings.model.name)
     return trying(f"{cell.name}: {what}", partial(is_users_error, own_model=own_model))
 
 
-def _line(cell: Cell, server: Server, federation: Federation, pool: Workers, clients: InProcess) -> RoundLine:
+def _line(cell: Cell, server: Server, federation: Federation, pool: Workers, clients: Simulated) -> RoundLine:
     """One round as it is recorded, but for the time it took."""
     due = is_tested(cell.settings, server.round)
     line: RoundLine = {
@@ -214,7 +227,7 @@ def _line(cell: Cell, server: Server, federation: Federation, pool: Workers, cli
 
 
 def _tested(
-    cell: Cell, server: Server, federation: Federation, pool: Workers, clients: InProcess
+    cell: Cell, server: Server, federation: Federation, pool: Workers, clients: Simulated
 ) -> dict[str, dict[str, float]]:
     """The metrics by test group: of the global model, or of the clients' own where the method has those."""
     accuracy, own_model = cell.settings.evaluation.accuracy, clients.method.own_model

@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from math import isfinite
 from typing import TypeVar
 
@@ -154,12 +153,6 @@ def with_choices(line: RoundLine, server: Server, recipe: Recipe) -> RoundLine:
         {"what": choice.what, "value": round(choice.value, 6), "text": choice.text} for choice in recipe.explain(server)
     ]
     return {**line, "choices": made}
-
-
-def versions() -> dict[str, str]:
-    """What the numbers are computed with."""
-    packages = ("fedpca", "torch", "numpy", "scikit-learn", "scipy")
-    return {"python": sys.version.split()[0], **{package: version(package) for package in packages}}
 
 
 def _known(values: list[Value | None]) -> list[Value | None] | None:

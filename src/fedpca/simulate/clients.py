@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
-from fedpca.core import ClientId, Failure, Method, Net, Order, Params, Recipe, Report, Shard, Site, Update
+from fedpca.core import ClientId, Clients, Failure, Method, Net, Order, Params, Recipe, Report, Shard, Site, Update
 from fedpca.errors import UserError
 from fedpca.parts.abilities import ability
 from fedpca.rng import stream
@@ -19,6 +19,30 @@ from fedpca.simulate.workers import Workers
 
 Answer = TypeVar("Answer")
 WHILE = {"report": "while it reported", "train": "while it trained"}
+
+
+BATCHING: Mapping[str, Callable[[Net, Recipe], Batching[Any] | None]] = {
+    "report": report_batching,
+    "train": training_batching,
+}
+
+
+def batch_size(purpose: str, net: Net, method: Method, round: int) -> int:
+    """How many clients, one after another in their order, are worked on at once."""
+    batching = None if method.pools_data else BATCHING[purpose](net, method.recipe(round))
+    return batching.size if batching else 1
+
+
+class Simulated(Clients, Protocol):
+    """Simulated clients, wherever they train; the checkpoint of a run keeps what they remember."""
+
+    method: Method
+    shards: Mapping[ClientId, Shard]
+    seed: int
+    memory: dict[ClientId, dict[str, Tensor]]
+
+    def with_shards(self, shards: Mapping[ClientId, Shard]) -> Clients:
+        """The same clients, who remember the same, with other data: those that attackers poisoned."""
 
 
 class InProcess:
@@ -47,6 +71,12 @@ class InProcess:
         if any(ability(stage.recipe.report, "needs_features") for stage in method.stages):
             workers.nets[0].require_features(method.name)
 
+    def with_shards(self, shards: Mapping[ClientId, Shard]) -> InProcess:
+        """The same clients, who remember the same, with other data."""
+        other = InProcess(self.method, shards, self.workers, self.seed, self.batched)
+        other.memory = self.memory
+        return other
+
     @property
     def ids(self) -> Sequence[ClientId]:
         """Every client, in the order of its shards."""
@@ -59,25 +89,24 @@ class InProcess:
 
     def report(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Report | Failure]]:
         """Each ordered client's report."""
-        return self._answers("report", params, orders, report_batching, answer_report)
+        return self._answers("report", params, orders, answer_report)
 
     def train(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Update | Failure]]:
         """Each ordered client's update."""
-        return self._answers("train", params, orders, training_batching, answer_train)
+        return self._answers("train", params, orders, answer_train)
 
     def _answers(
         self,
         purpose: str,
         params: Params,
         orders: Mapping[ClientId, Order],
-        batching_of: Callable[[Net, Recipe], Batching[Answer] | None],
         answer: Callable[[Recipe, Site], Answer],
     ) -> Iterator[tuple[ClientId, Answer]]:
         """The ordered clients' answers; batches, and so answers, are the same for any number of workers."""
         if not orders:
             return
         recipe = self.method.recipe(next(iter(orders.values())).round)
-        batching = batching_of(self.workers.nets[0], recipe) if self.batched else None
+        batching = BATCHING[purpose](self.workers.nets[0], recipe) if self.batched else None
         batching = batching or Batching(lambda sites: [answer(recipe, site) for site in sites], 1)
         clients = list(orders)
         batches = [clients[i : i + batching.size] for i in range(0, len(clients), batching.size)]

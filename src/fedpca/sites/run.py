@@ -23,7 +23,8 @@ from fedpca.runs.cell import Cell, cells, check_folder, is_done, is_tested
 from fedpca.runs.check import facts_of
 from fedpca.runs.folder import ABOUT, CHECKPOINT, About, RoundLine, locked_run, read_about
 from fedpca.runs.replan import going_on
-from fedpca.runs.writer import RunWriter, client_columns, versions, with_bounds, with_choices, with_estimates
+from fedpca.runs.versions import versions
+from fedpca.runs.writer import RunWriter, client_columns, with_bounds, with_choices, with_estimates
 from fedpca.settings.experiment import Experiment
 from fedpca.sites.agreement import Agreement, agree
 from fedpca.sites.clients import SiteClients, costs

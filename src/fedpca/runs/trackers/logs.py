@@ -15,7 +15,8 @@ from pathlib import Path
 from fedpca.atomic import write_json
 from fedpca.errors import UserError
 from fedpca.runs.cell import Cell, Watch
-from fedpca.runs.folder import ROUNDS, RoundLine, parse_rounds
+from fedpca.runs.folder import RoundLine
+from fedpca.runs.follow import Follower
 from fedpca.runs.trackers.base import Log, Status, Tracker, scalars_of, without_password
 
 IDS = "trackers.json"  # in the run folder: what each tracker calls the run
@@ -44,21 +45,16 @@ def tracking(trackers: Sequence[Tracker], cells: Sequence[Cell], say: Callable[[
 
 @dataclass
 class _RunLog:
-    """One tracker's log of one run, and how many bytes of the run's record it has been given."""
+    """One tracker's log of one run, and the run's record from the round on that the log does not have."""
 
     cell: Cell
     log: Log
-    read: int = 0
+    record: Follower
 
     def catch_up(self) -> None:
         """Logs what the record has gained, but for rounds that were logged before the run was resumed."""
-        with (self.cell.folder / ROUNDS).open("rb") as file:
-            file.seek(self.read)
-            lines, size = parse_rounds(file.read())
-        for line in lines:
-            if line["round"] > self.log.last_round:
-                self.log.add(line["round"], scalars_of(line, self.cell.settings.evaluation.accuracy))
-        self.read += size
+        for line in self.record.new_rounds():
+            self.log.add(line["round"], scalars_of(line, self.cell.settings.evaluation.accuracy))
 
 
 @dataclass
@@ -103,7 +99,7 @@ class _Logs:
         path = cell.folder / IDS
         ids = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         log = tracker.open_log(cell, ids.get(tracker.option))
-        self.by_run.setdefault(cell.folder, {})[tracker] = _RunLog(cell, log)
+        self.by_run.setdefault(cell.folder, {})[tracker] = _RunLog(cell, log, Follower(cell.folder, log.last_round))
         write_json(path, {**ids, tracker.option: log.id})
 
     def _end(self, folder: Path, status: Status) -> None:

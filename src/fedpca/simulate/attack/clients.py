@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from fedpca.core import ClientId, Clients, Failure, Order, Params, Report, Update
+from fedpca.core import ClientId, Clients, Failure, Order, Params, Report, Shard, Update
 from fedpca.errors import SettingsError, nearest
 from fedpca.rng import numbers, stream
 from fedpca.screening import claims_of
@@ -14,7 +14,7 @@ from fedpca.settings.attack import AttackSettings
 from fedpca.settings.base import rounded
 from fedpca.simulate.attack.forging import Attack, View
 from fedpca.simulate.attack.kinds import attacks_of
-from fedpca.simulate.clients import InProcess
+from fedpca.simulate.clients import Simulated
 
 if TYPE_CHECKING:
     from fedpca.core import Method
@@ -112,16 +112,21 @@ class AttackedClients:
         return mine
 
 
-def under_attack(clients: InProcess, settings: AttackSettings, attackers: Sequence[ClientId], classes: int) -> Clients:
+def under_attack(clients: Simulated, settings: AttackSettings, attackers: Sequence[ClientId], classes: int) -> Clients:
     """The clients with their attackers; the very clients where nobody attacks."""
     if not attackers:
         return clients
-    attacks = attacks_of(settings, classes)
-    shards = dict(clients.shards)
-    for client in attackers:
-        for poison in (attack.poison for attack in attacks if attack.poison):
-            shards[client] = poison(shards[client])
-    poisoned = InProcess(clients.method, shards, clients.workers, clients.seed, clients.batched)
-    poisoned.memory = clients.memory  # one client has one memory
-    own = (clients.method, tuple(attackers), attacks, settings.since, clients.seed)
+    poisoned = clients.with_shards(poisoned_shards(clients.shards, settings, attackers, classes))
+    own = (clients.method, tuple(attackers), attacks_of(settings, classes), settings.since, clients.seed)
     return AttackedClients(clients, poisoned, *own)
+
+
+def poisoned_shards(
+    shards: Mapping[ClientId, Shard], settings: AttackSettings, attackers: Sequence[ClientId], classes: int
+) -> Mapping[ClientId, Shard]:
+    """All clients' data, with what the attackers train on in place of theirs."""
+    poisoned = dict(shards)
+    for client in attackers:
+        for poison in (attack.poison for attack in attacks_of(settings, classes) if attack.poison):
+            poisoned[client] = poison(poisoned[client])
+    return poisoned
