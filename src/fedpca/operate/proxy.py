@@ -17,9 +17,11 @@ import httpx
 import uvicorn
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+
+from fedpca.operate.connection import Connection, SlowError, timely
 
 FOR_SITES = re.compile(rb"/v1/fleet/[a-z-]+")
 PER_CONNECTION = set(b"host connection keep-alive transfer-encoding te trailer upgrade date server".split())
@@ -53,6 +55,10 @@ class TooLargeError(Exception):
     """A body grew beyond its limit."""
 
 
+class BusyError(Exception):
+    """All requests under way together grew beyond their limit."""
+
+
 def reverse_proxy(flower: str, ca: str | None) -> Starlette:
     """An application that stands before Flower at that address."""
     verify = create_default_context(cafile=ca) if ca else False
@@ -65,21 +71,26 @@ def reverse_proxy(flower: str, ca: str | None) -> Starlette:
             who = request.client.host if request.client else "?"
             print(f"refused {request.method:.8} {request.url.path!r:.80} from {who}", flush=True)
             return Response("this port is for sites; runs are started on the server's machine\n", 403)
-        if (size := declared_size(request)) > MAX_BODY:
+        if {"content-length", "transfer-encoding"} <= {*request.headers}:  # two servers may read it as two requests
+            return Response("a request must say in one way how long it is\n", 400)
+        if declared_size(request) > MAX_BODY:
             return _too_large(request)
-        if not bodies.take(size):
-            return Response("the server is busy: try again\n", 503)
+        body = Body(request, bodies)
         try:
-            return await passed_on(request)
+            return await passed_on(request, body)
         except TooLargeError:
             return _too_large(request)
+        except BusyError:
+            return Response("the server is busy: try again\n", 503)
+        except (SlowError, ClientDisconnect):
+            return Response("the request did not come in time\n", 408)
         finally:
-            bodies.give_back(size)
+            bodies.give_back(body.count)
 
-    async def passed_on(request: Request) -> Response:
+    async def passed_on(request: Request, body: Body) -> Response:
         headers = [(name, value) for name, value in request.headers.raw if name not in PER_CONNECTION]
         try:
-            passed = client.build_request("POST", request.url.path, headers=headers, content=bounded_body(request))
+            passed = client.build_request("POST", request.url.path, headers=headers, content=body.parts())
             reply = await client.send(passed, stream=True)
         except httpx.TransportError as error:
             print(f"Flower does not answer: {error!r:.200}", flush=True)
@@ -103,14 +114,23 @@ def declared_size(request: Request) -> int:
     return int(said) if said.isdecimal() and len(said) < 20 else MAX_BODY + 1
 
 
-async def bounded_body(request: Request) -> AsyncIterator[bytes]:
-    """A request's body as it comes, until it is longer than any site's."""
-    count = 0
-    async for part in request.stream():
-        count += len(part)
-        if count > MAX_BODY:
-            raise TooLargeError
-        yield part
+@dataclass
+class Body:
+    """A request's body; what has come of it is under way, what was only announced is not."""
+
+    request: Request
+    bodies: Bodies
+    count: int = 0
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """The body as it comes, until it is longer than any site's, or comes too slowly, or there is no more room."""
+        async for part in timely(self.request):
+            if self.count + len(part) > MAX_BODY:
+                raise TooLargeError
+            if not self.bodies.take(len(part)):
+                raise BusyError
+            self.count += len(part)
+            yield part
 
 
 def _too_large(request: Request) -> Response:
@@ -125,6 +145,15 @@ def _is_for_sites(request: Request) -> bool:
     return request.method == "POST" and bool(FOR_SITES.fullmatch(raw)) and not request.scope["query_string"]
 
 
+def more_files() -> None:
+    """Lets this process have as many open files as it may: each request needs two."""
+    try:
+        from resource import RLIMIT_NOFILE, getrlimit, setrlimit
+    except ImportError:  # Windows
+        return
+    setrlimit(RLIMIT_NOFILE, (getrlimit(RLIMIT_NOFILE)[1], getrlimit(RLIMIT_NOFILE)[1]))
+
+
 def main() -> None:
     """Serves until it is told to end."""
     parser = ArgumentParser(prog="python -m fedpca.operate.proxy")
@@ -132,6 +161,7 @@ def main() -> None:
         parser.add_argument(option)
     parser.add_argument("--port", type=int)
     given = parser.parse_args()
+    more_files()
     uvicorn.run(
         reverse_proxy(given.flower, given.ca),
         host=given.host,
@@ -143,6 +173,8 @@ def main() -> None:
         server_header=False,
         timeout_keep_alive=30,
         limit_concurrency=MAX_CONNECTIONS,
+        http=Connection,
+        ws="none",
         timeout_graceful_shutdown=2,
     )
 
