@@ -30,6 +30,7 @@ ROOMS = [
             "auditing",
             "sites",
             "flower",
+            "nvflare",
             "operate",
             "api",
             "cli",
@@ -46,6 +47,7 @@ CLIENT_AND_SERVER = (
     "models",
     "simulate",
     "flower.wire",
+    "nvflare.wire",
     "sites.messages",
 )
 TORCH_FREE = (
@@ -114,6 +116,15 @@ def test_flower_is_imported_by_its_own_folder_alone(name: str):
     public = ("flwr.app.", "flwr.clientapp.", "flwr.serverapp.")
     assert all(i.startswith(public) for i in flower), "what lies behind these modules changes with every release"
     assert flower or name != "flower.wire"
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_nvflare_is_imported_by_its_own_folder_alone_and_engines_do_not_know_each_other(name: str):
+    found = imports(modules()[name])
+    if not name.startswith("nvflare."):
+        assert not {i for i in found if i.split(".")[0] == "nvflare"}
+    strangers = {"flower": "fedpca.nvflare", "nvflare": "fedpca.flower"}.get(name.split(".", maxsplit=1)[0])
+    assert not (strangers and any(i.startswith(strangers) for i in found))
 
 
 @pytest.mark.parametrize("name", TORCH_FREE)

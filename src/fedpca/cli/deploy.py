@@ -12,7 +12,10 @@ import typer
 
 from fedpca.errors import RunError, UserError
 
-app = typer.Typer(no_args_is_help=True, help="Train with real sites, on Flower: keys, server, client, run, audit.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Train with real sites, on Flower or on NVFlare (kit, nvflare).",
+)
 
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Without encryption and keys, even where others can reach it.")
@@ -137,6 +140,43 @@ def audit(
     _exit(lambda: submit_with(folder, added, _changes(change or []), state, _log))
 
 
+@app.command("kit")
+def kit(
+    folder: Annotated[Path, typer.Argument(metavar="KIT", help="A startup kit of NVFlare, of a site or the server.")],
+    data: Annotated[Path | None, typer.Option(help="Of a site: its data, in one of fedpca's layouts.")] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the site, such as device=cuda; may be repeated."),
+    ] = None,
+) -> None:
+    """Allow fedpca's classes in a startup kit of NVFlare, and write a site's settings into it."""
+    _require_nvflare()
+    from fedpca.nvflare.kit import prepare_kit
+    from fedpca.settings.toml import change as changed
+
+    table: dict[str, object] = {}
+    for line in change or []:
+        table = changed(table, line)
+    for path in prepare_kit(folder, data, table):
+        print(f"wrote {path}")
+
+
+@app.command("nvflare")
+def nvflare(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="A job, such as examples/nvflare-hospitals/job.")],
+    kit: Annotated[Path, typer.Option(help="The operator's startup kit, such as …/prod_00/admin@example.org.")],
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the job; may be repeated."),
+    ] = None,
+) -> None:
+    """Run a job on NVFlare and show its log to the end, with sites that come back; Ctrl-C stops the run."""
+    _require_nvflare()
+    from fedpca.nvflare.submit import submit
+
+    _exit(lambda: submit(job, change or [], kit, _log))
+
+
 def doctor(
     site: Annotated[str | None, typer.Option(help="The site's name.")] = None,
     data: Annotated[Path | None, typer.Option(help="The site's images and labels.")] = None,
@@ -149,12 +189,15 @@ def doctor(
     policy: Annotated[
         Path | None, typer.Option(help="The site's own rules.  [default: site-policy.toml in the site's store]")
     ] = None,
+    engine: Annotated[str, typer.Option(help="What carries the messages: flower or nvflare.")] = "flower",
+    kit: Annotated[Path | None, typer.Option(help="With --engine nvflare: this machine's startup kit.")] = None,
 ) -> None:
     """Check versions, keys, the way to the server, data, disk, clock before a site joins; ends with 1 at an error."""
     from fedpca.operate.doctor import Machine, examine
 
     errors = 0
-    for finding in examine(Machine(site, data, server, keys, federation, state, policy)):
+    machine = Machine(site, data, server, keys, federation, state, policy, engine, kit)
+    for finding in examine(machine):
         errors += finding.level == "error"
         print(finding.line(), flush=True)
     print(f"{errors} errors" if errors != 1 else "1 error")
@@ -177,6 +220,11 @@ def _require_flower() -> None:
             raise UserError(
                 f"{package} is not installed, which a federation of real sites needs: pip install 'fedpca[flower]'"
             )
+
+
+def _require_nvflare() -> None:
+    if find_spec("nvflare") is None:
+        raise UserError("nvflare is not installed, which this command needs: pip install 'fedpca[nvflare]'")
 
 
 def _exit(work: Callable[[], int]) -> None:

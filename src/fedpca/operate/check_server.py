@@ -27,7 +27,7 @@ def check_server(server: str, folder: Path | None) -> Iterator[Finding]:
     from fedpca.operate.keys import CA_CERTIFICATE  # here: without keys `cryptography` is not needed
 
     host, port = address(server)
-    yield _reach(host, port)
+    yield check_reach(host, port)
     if folder is None:
         level: Level = "warning" if is_loopback(host) else "error"
         yield Finding(level, f"{server} is spoken to without encryption", "--keys FOLDER gives the site's keys")
@@ -44,7 +44,7 @@ def check_server(server: str, folder: Path | None) -> Iterator[Finding]:
     yield from _check_answer(server, host, port, context)
 
 
-def _reach(host: str, port: int) -> Finding:
+def check_reach(host: str, port: int) -> Finding:
     """Stops where nobody answers."""
     try:
         with _connect(host, port) as open_socket:

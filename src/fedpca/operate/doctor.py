@@ -38,6 +38,7 @@ class Expected(Settings):
     feature_columns: Names | None = None  # of a table: its columns; all that have no other use if not given
     fedpca: str | None = None
     flwr: str | None = None
+    nvflare: str | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,9 @@ class Machine:
     federation: Path | None = None
     state: Path = Path()
     policy: Path | None = None
+    engine: str = "flower"
+    kit: Path | None = None  # NVFlare's startup kit
+    store: Path | None = None  # where the site remembers things, if not where `fedpca deploy client` does
 
 
 def examine(machine: Machine) -> Iterator[Finding]:
@@ -62,7 +66,12 @@ def examine(machine: Machine) -> Iterator[Finding]:
             yield Finding("ok", f"{machine.federation}: {len(expected.classes)} classes, model {expected.model}")
         except UserError as error:
             yield Finding("error", str(error), "ask the server's operator for the file again")
-    yield from check_versions(expected)
+    yield from check_versions(expected, _package(machine.engine))
+    if machine.engine == "nvflare":
+        from fedpca.operate.check_kit import check_kit, machine_of
+
+        yield from _guard(check_kit(machine.kit))
+        machine = machine_of(machine)
     if machine.keys is not None:
         from fedpca.operate.check_keys import check_keys  # here: only keys need `cryptography`
 
@@ -75,6 +84,14 @@ def examine(machine: Machine) -> Iterator[Finding]:
         yield from _guard(check_model(expected.model, expected.shape, len(expected.classes)))
     if machine.data is not None:
         yield from _guard(check_data(machine.data, expected))
+
+
+def _package(engine: str) -> str:
+    """The package that carries the messages."""
+    packages = {"flower": "flwr", "nvflare": "nvflare"}
+    if engine not in packages:
+        raise UserError(f"there is no engine {engine!r}{nearest(engine, packages)}")
+    return packages[engine]
 
 
 def _guard(check: Iterator[Finding]) -> Iterator[Finding]:
@@ -90,12 +107,14 @@ def read_expected(path: Path) -> Expected:
     return validate(Expected, read_table(path), str(path))
 
 
-def check_versions(expected: Expected | None) -> Iterator[Finding]:
-    """Python, PyTorch, Flower and fedpca, as installed."""
+def check_versions(expected: Expected | None, engine: str = "flwr") -> Iterator[Finding]:
+    """Python, PyTorch, what carries the messages, and fedpca, as installed."""
     yield Finding("ok", f"Python {sys.version.split()[0]}")
     yield _check_version("torch", None, "pip install -c constraints.txt fedpca")
-    wanted = (expected and expected.flwr) or _required_version("flwr")
-    yield _check_version("flwr", wanted, f"pip install 'flwr=={wanted}'" if wanted else "pip install 'fedpca[flower]'")
+    wanted = (expected and getattr(expected, engine)) or _required_version(engine)
+    extra = {"flwr": "flower"}.get(engine, engine)
+    remedy = f"pip install '{engine}=={wanted}'" if wanted else f"pip install 'fedpca[{extra}]'"
+    yield _check_version(engine, wanted, remedy)
     own = expected.fedpca if expected else None
     if own in (None, __version__):
         yield Finding("ok", f"fedpca {__version__}")
@@ -134,7 +153,7 @@ def check_policy(machine: Machine) -> Iterator[Finding]:
     from fedpca.sites.policy import POLICY, policy_file, read_policy, told
 
     usual = Path(f"site-{machine.site}") if machine.site and machine.state == Path() else machine.state
-    store = usual / STORE
+    store = machine.store or usual / STORE
     if path := policy_file(machine.policy, store):
         yield Finding("ok", told(read_policy(path), path))
     elif machine.site or machine.policy:

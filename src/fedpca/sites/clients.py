@@ -164,7 +164,7 @@ class SiteClients:
         for message, reply in arrived:
             replies[waiting.pop(message)] = reply
         if not arrived:
-            time.sleep(POLL)
+            self.roster.pause()
 
     def _stays(self, site: ClientId, nodes: Mapping[ClientId, NodeId]) -> bool:
         """Whether a site is still the node that it was when it was asked."""

@@ -57,6 +57,19 @@ class SiteData:
 ReadData = Callable[[Any, SiteSettings, RunHead], SiteData]  # of the engine's context, the site and the run
 
 
+def keep_last(read_data: ReadData) -> ReadData:
+    """The same, but what was read stays in memory until a message asks for other data: for processes that live on."""
+    last: list[tuple[object, SiteData]] = []
+
+    def read(context: object, site: SiteSettings, run: RunHead) -> SiteData:
+        key = site, run.model_copy(update={"evaluate": False})
+        if not last or last[0][0] != key:
+            last[:] = [(key, read_data(context, site, run))]
+        return last[0][1]
+
+    return read
+
+
 def own_folder(context: object, site: SiteSettings, run: RunHead) -> SiteData:
     """The images or rows and the labels that the site's settings name, and the model that the run names."""
     from fedpca.data.datasets import load

@@ -12,7 +12,10 @@ NodeId = int  # an engine's own number of a node; a site that restarts is anothe
 
 
 class Engine(Protocol):
-    """Messages go out and answers come in; nothing here waits."""
+    """Messages go out and answers come in; nothing here waits.
+
+    An engine whose answers arrive by themselves may have a fifth function, `wait(seconds)`, which ends when one does.
+    """
 
     def versions(self) -> Mapping[str, str]:
         """What carries the messages, by the name of its package, for the record."""

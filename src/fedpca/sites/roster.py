@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from fedpca.core import ClientId, Failure
 from fedpca.errors import RunError, WireError
+from fedpca.parts.abilities import ability
 from fedpca.sites.agreement import Agreement, assign, by_value
 from fedpca.sites.engine import Engine, NodeId
 from fedpca.sites.messages import HELLO, Refusal, SiteHead, read_refusal, read_site
@@ -51,6 +52,10 @@ class Roster:
         self.refusals = {**refusals, **{name: why for name, why in own.items() if name not in self.nodes}}
         self.names = sorted({*self.names, *self.nodes}, key=by_value)
         self._announce(before, earlier)
+
+    def pause(self) -> None:
+        """Waits a little, or until something has arrived, where the engine can tell."""
+        (ability(self.engine, "wait") or time.sleep)(POLL)
 
     def heads(self) -> list[SiteHead]:
         """What the sites that are there said about themselves, in their order."""
