@@ -133,13 +133,13 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]):
         AttackSettings(**wrong)
 
 
-def test_a_wrong_name_and_a_strength_without_use_are_errors_with_a_remedy():
+def test_a_wrong_name_and_a_strength_without_use_are_errors_with_a_remedy(tmp_path: Path):
     with pytest.raises(SettingsError, match="did you mean 'backdoor'"):
         check_attack(AttackSettings(kind="backdor"))
     with pytest.raises(SettingsError, match=r"attack\.strength"):
         check_attack(AttackSettings(kind="not-finite", strength=3))
     with pytest.raises(SettingsError, match="10 classes"):
-        play(Path("unused"), attack={"kind": "backdoor", "target": 10})
+        play(tmp_path, attack={"kind": "backdoor", "target": 10})
 
 
 def test_every_kind_and_every_default_can_be_made():
