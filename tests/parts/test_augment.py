@@ -210,7 +210,7 @@ def test_turning_draws_from_the_given_generator_alone():
 
 
 def test_settings_name_every_augmentation():
-    assert tuple(AUGMENTATIONS) == ("none", "crop-flip", "affine-flip")
+    assert tuple(AUGMENTATIONS) == ("none", "crop-flip", "crop-flip-2", "affine-flip")
     assert AUGMENTATIONS["none"] is None, "by which clients are trained as one"
     assert AUGMENTATIONS["affine-flip"] == AffineFlip(degrees=10.0, shift=0.02)
 

@@ -186,7 +186,7 @@ class TrainingSettings(Settings):
     weight_decay: NonNegative = 5e-4
     batch: Annotated[int, Field(ge=2)] = 64
     epochs: Count = 1
-    augment: str = "none"  # none, crop-flip, affine-flip, or package.module:name of your own
+    augment: str = "none"  # none, crop-flip, crop-flip-2, affine-flip, or package.module:name
     logit_adjustment: bool = False  # cross-entropy of f(x) + log of each class's share among the client's labels
 
 
