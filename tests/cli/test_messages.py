@@ -134,7 +134,7 @@ def test_an_option_is_named_where_its_value_is_wrong(tiny: Path, tmp_path: Path)
     message = fedpca("run", tiny, "--set", "rounds=0", cwd=tmp_path, code=2).stderr
     one_line(message, "--set rounds=0 on top of", "tiny.toml", "greater than or equal to 1")
     one_line(fedpca("run", tiny, "--method", "xyz", cwd=tmp_path, code=2).stderr, "--method xyz on", "there are fedavg")
-    assert "did you mean" not in fedpca("run", tiny, "--method", "fedadam", cwd=tmp_path, code=2).stderr
+    assert "did you mean" not in fedpca("run", tiny, "--method", "ditto", cwd=tmp_path, code=2).stderr
     assert "No such option" in fedpca("run", tiny, "--outt", "x", cwd=tmp_path, code=2).stderr
 
 

@@ -147,7 +147,7 @@ def test_settings_that_do_not_fit_are_refused(model: dict[str, object], reason: 
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        ({"name": "resnet81"}, r"there is no model 'resnet81' \(did you mean 'resnet18'\?\)"),
+        ({"name": "resnet188"}, r"there is no model 'resnet188' \(did you mean 'resnet18'\?\)"),
         ({"name": "mlp", "weights": "imagenet"}, "is for resnet18-imagenet and efficientnet-lite0, got mlp"),
         ({"backbone": "mlp"}, "model.backbone is for resnet18-imagenet and efficientnet-lite0, got mlp"),
         ({"name": "cnn-small", "backbone": "efficientnet-lite0"}, "to linear, mlp, mlp-16 or a model of your own, got"),
