@@ -14,7 +14,7 @@ from fedpca.models.build import build
 from fedpca.models.device import require_device, to_device
 from fedpca.models.flat import load, params_of
 from fedpca.parts.client.augment import CropFlip, Mixup
-from fedpca.parts.client.loss import Distillation, LogitAdjustment, cross_entropy
+from fedpca.parts.client.loss import Batch, Distillation, LogitAdjustment, cross_entropy
 from fedpca.parts.client.report import whole
 from fedpca.runs.check import check_experiment
 from fedpca.simulate.batched import ModelBatch, Step
@@ -45,7 +45,7 @@ def test_a_batch_meets_the_model_on_its_device(loss, augment, blend):
     images, labels = (augment(site.x, site.rng), site.y) if augment else (site.x, site.y)
     images, labels = blend(images, labels, CLASSES, site.rng) if blend else (images, labels)
     logits = site.net(images)
-    value = of_batch(images, logits, to_device(labels, site.net.device))
+    value = of_batch(Batch(images, logits, to_device(labels, site.net.device), torch.arange(12)))
     value.backward()
     assert value.device == site.net.weights.grad.device == torch.device("meta")
 
@@ -62,7 +62,7 @@ def test_a_batch_of_clients_is_on_the_models_device():
     site = site_on("meta", "mlp")
     images = site.net.scale(whole(site)).flatten(1).view(2, 6, -1)
     labels, shares = (to_device(tensor, site.net.device) for tensor in (site.y.view(2, 6), torch.full((2, 6), 1 / 6)))
-    models = ModelBatch(site.net, 2)
+    models = ModelBatch(site.net, 2, pull=0.1)
     assert models.gradient(Step(images, labels, shares, None), models.weights).device.type == "meta"
 
 
