@@ -55,11 +55,11 @@ def test_by_a_name_that_a_package_registers(elsewhere: Path, monkeypatch: pytest
     registered = elsewhere / "trimmed-1.0.dist-info"
     registered.mkdir()
     (registered / "METADATA").write_text("Metadata-Version: 2.1\nName: trimmed\nVersion: 1.0\n")
-    (registered / "entry_points.txt").write_text("[fedpca.methods]\ntrimmed-mean = trimmed_mean:trimmed_mean\n")
-    done = fedpca("run", "digits", "--method", "fedavg+trimmed-mean", *FEW, "--out", "runs", cwd=elsewhere)
-    assert "fedavg+trimmed-mean" in done.stdout
-    assert "trimmed-mean  " in fedpca("list", "methods", cwd=elsewhere).stdout
-    described = fedpca("list", "methods", "trimmed-mean", cwd=elsewhere).stdout
+    (registered / "entry_points.txt").write_text("[fedpca.methods]\ntrimmed-share = trimmed_mean:trimmed_mean\n")
+    done = fedpca("run", "digits", "--method", "fedavg+trimmed-share", *FEW, "--out", "runs", cwd=elsewhere)
+    assert "fedavg+trimmed-share" in done.stdout
+    assert "trimmed-share  " in fedpca("list", "methods", cwd=elsewhere).stdout
+    described = fedpca("list", "methods", "trimmed-share", cwd=elsewhere).stdout
     assert "without the largest and smallest values" in described
     assert "share  0.1" in described
 
