@@ -33,6 +33,10 @@ class Bound(NamedTuple):
     high: float
     needed: Literal["always", "trained", "never"] = "always"  # in every report, of those who trained, or as it comes
     many: bool = False  # a list of numbers
+    # for differential privacy of reports:
+    usual: tuple[float, float] | None = None  # to which it is clipped; None: to the bounds, if these are narrow
+    absent: float | None = None  # stands for a number that is absent because of the data; None: the server knows why
+    public: bool = False  # the same whatever the data are
 
 
 @dataclass(frozen=True)

@@ -72,9 +72,22 @@ def _lines(
     yield f"  model        {experiment.model.name}, {trial.weights:,} weights"
     counted = f"{_count(methods, 'method')} x {_count(seeds, 'seed')}, {experiment.rounds} rounds each"
     yield f"  runs         {len(cells)}: {counted}"
+    yield from _privacy(cells, federation)
     yield f"  a round      about {duration(trial.seconds)} with {_count(workers, 'worker')}, by a short trial of FedAvg"
     if trial.memory is not None:
         yield f"  memory       about {trial.memory / 1e9:.1f} GB a run, as in the trial"
+
+
+def _privacy(cells: Sequence[Cell], federation: Federation) -> Iterator[str]:
+    """What each method promises; refuses one that cannot keep it."""
+    from fedpca.runs.check import method_of
+    from fedpca.runs.private import privacy_of
+
+    for cell in {cell.method: cell for cell in cells}.values():
+        own = cell.settings
+        privacy = privacy_of(own.privacy, method_of(own), own.rounds, list(federation.shards))
+        for words in privacy.words():
+            yield f"  privacy      {cell.method}, {words}"
 
 
 def _scenario(experiment: Experiment, federation: Federation) -> Iterator[str]:

@@ -155,7 +155,13 @@ def check_policy(machine: Machine) -> Iterator[Finding]:
     usual = Path(f"site-{machine.site}") if machine.site and machine.state == Path() else machine.state
     store = machine.store or usual / STORE
     if path := policy_file(machine.policy, store):
-        yield Finding("ok", told(read_policy(path), path))
+        yield Finding("ok", told(policy := read_policy(path), path))
+        if policy.max_epsilon is not None:
+            from fedpca.sites.budget import spent_in_store
+
+            total, runs = spent_in_store(store, policy.delta)
+            what = f"reports have spent epsilon {total:.3g} of {policy.max_epsilon:g}, in {runs} runs ({store})"
+            yield Finding("ok", what)
     elif machine.site or machine.policy:
         yield Finding("ok", f"no policy: this site does what a run asks; {store / POLICY} would say what it may")
 

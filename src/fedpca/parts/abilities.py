@@ -100,6 +100,27 @@ class GoesOnFromAnother(Protocol):
     def with_inner(self, change: Callable[[Aggregate], Aggregate]) -> Aggregate: ...
 
 
+class IsMeanByVerdicts(Protocol):
+    """An aggregation that is a mean whose weights follow from verdicts, sizes and reliabilities, and from no state."""
+
+    @property
+    def mean_by_verdicts(self) -> bool: ...
+
+
+class OnlyGoesOn(Protocol):
+    """A `GoesOnFromAnother` that looks at the other one's outcome, and at no update."""
+
+    @property
+    def only_goes_on(self) -> bool: ...
+
+
+class SaysWhyNoMean(Protocol):
+    """An aggregation that could be a mean by verdicts under other settings, and says which."""
+
+    @property
+    def why_no_mean(self) -> str: ...
+
+
 class MadeOfParts(Protocol):
     """A training that two methods can change part by part, each its own."""
 

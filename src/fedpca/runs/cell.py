@@ -91,7 +91,18 @@ def check_folder(cell: Cell, resume: bool) -> None:
         changed = ", ".join(_differences(stored, cell.settings))
         raise RunError(f"{cell.folder} was begun with other settings ({changed}): choose another --out")
     if stored.rounds != cell.settings.rounds:
+        _require_no_privacy(cell)
         _require_way_on(cell.folder, cell.settings.rounds)
+
+
+def _require_no_privacy(cell: Cell) -> None:
+    """Refuses other rounds where noise was made for those that were planned."""
+    own = cell.settings.privacy
+    if own.reports.epsilon is not None or own.central.epsilon is not None:
+        raise RunError(
+            f"{cell.folder} was begun with privacy.*.epsilon, whose noise is for the rounds that were planned: keep "
+            "rounds as it was, or choose another --out"
+        )
 
 
 def _require_way_on(folder: Path, wanted: int) -> None:

@@ -76,6 +76,7 @@ class RoundLine(TypedDict):
     weights: dict[str, float] | None  # what rare and mislabeled clients weigh together; null without the truth
     left_out: dict[str, str]  # clients whose answers could not be used, and why
     bounded: NotRequired[dict[str, str]]  # clients whose influence `[aggregation]` bounded, and how; left out if none
+    privacy: NotRequired[dict[str, float]]  # epsilon spent so far: of reports, central, together; else left out
     attack: NotRequired[AttackLine]  # in a simulation with attackers
     exchanges: NotRequired[list[dict[str, Any]]]  # with real sites: kind, seconds, bytes sent and received, answers
     seconds: NotRequired[float]  # that it took; always there in files
@@ -105,6 +106,7 @@ class About(TypedDict):
     test_classes: NotRequired[dict[str, list[int]]]  # in a simulation: images of each class, by test group
     uncounted_groups: NotRequired[dict[str, str]]  # test groups that are too small to count, and why
     skipped_images: list[str]
+    privacy: NotRequired[dict[str, Any]]  # reports, central: epsilon, delta, noise, releases; only where there is one
     attack: NotRequired[dict[str, Any]]  # clients, words, since: who attacks in a simulation, how, from when on
     corrected_labels: NotRequired[str]  # a fingerprint of data.corrected_labels, where it is set
     table: NotRequired[list[dict[str, Any]]]  # of numbers: name, mean, deviation, levels, marks_missing of each column

@@ -29,6 +29,7 @@ from fedpca.runs.check import facts_of, method_of
 from fedpca.runs.evaluate import evaluate, evaluate_own, identification, weight_shares
 from fedpca.runs.features import features_of
 from fedpca.runs.folder import About, RoundLine, is_run, locked_run, read_about
+from fedpca.runs.private import Privacy, privacy_of
 from fedpca.runs.versions import versions
 from fedpca.runs.writer import RunWriter, client_columns, with_bounds, with_choices, with_estimates
 from fedpca.settings.experiment import Experiment
@@ -37,7 +38,7 @@ from fedpca.simulate.workers import Workers
 
 # settings that say nothing of the data; where in doubt one is not among them, and the data are made once more
 NOT_DATA = {"methods", "method", "seeds", "rounds", "participation", "checkpoint_every", "keep_large_checkpoint"}
-NOT_DATA |= {"aggregation", "attack"}
+NOT_DATA |= {"aggregation", "attack", "privacy"}
 
 
 def prepare(
@@ -93,13 +94,15 @@ def run_cell(
         if is_done(cell):  # by another process, between the look and the lock
             return
         attackers = attackers_in(cell.settings, federation)
-        writer, clients, start = _begin(cell, dataset, attackers, pool, place)
-        crowd = attackers.join(clients)
+        writer, clients, privacy, start = _begin(cell, dataset, attackers, pool, place)
+        crowd = privacy.clients(attackers.join(clients), clients.method, cell.seed, attackers.clients)
+        method = privacy.method(clients.method, str(cell.seed).encode())
         server, before = start, time.perf_counter()
-        for server in _rounds(cell, clients.method, crowd, start):
+        for server in _rounds(cell, method, crowd, start):
             with trying_in(cell, f"the test after round {server.round}"):
                 line = _line(cell, server, federation, pool, clients)
                 line = with_choices(line, server, clients.method.recipe(server.round))
+                line = privacy.line(line)
                 line = attackers.line(line, server, pool, tested=line["groups"] is not None)
             line["seconds"] = round(time.perf_counter() - before, 4)
             writer.add(line)
@@ -129,19 +132,22 @@ def _workers(
 
 def _begin(
     cell: Cell, dataset: Dataset, attackers: Attackers, pool: Workers, place: Place
-) -> tuple[RunWriter, Simulated, Server]:
+) -> tuple[RunWriter, Simulated, Privacy, Server]:
     """What plays and records the run, and where it stands: at its checkpoint, else before its first round."""
     if cell.settings.evaluation.features:
         pool.nets[0].require_features("evaluation.features")
     writer = RunWriter(cell, layout_of(pool.nets[0].module))
     federation = attackers.federation
-    clients = place(cell, federation, pool)
+    clients, first = place(cell, federation, pool), Server(params_of(pool.nets[0]))
+    privacy = privacy_of(cell.settings.privacy, clients.method, cell.settings.rounds, clients.ids)
+    privacy.require_weights_alone(first, cell.settings.model.name)
     _require_same_corrections(cell)
     if checkpoint := writer.resume():
         clients.memory.update(checkpoint.memory)
-        return writer, clients, checkpoint.server
-    writer.begin({**about(cell, dataset, federation), **attack_facts(attackers)})  # type: ignore[typeddict-item]
-    return writer, clients, Server(params_of(pool.nets[0]))
+        return writer, clients, privacy, checkpoint.server
+    facts = {**privacy.facts(), **attack_facts(attackers)}
+    writer.begin({**about(cell, dataset, federation), **facts})  # type: ignore[typeddict-item]
+    return writer, clients, privacy, first
 
 
 def _require_same_corrections(cell: Cell) -> None:

@@ -17,6 +17,7 @@ from pydantic import (
 
 from fedpca.settings.attack import AttackSettings
 from fedpca.settings.base import Count, Device, Names, NonNegative, Positive, Settings, Share, Table
+from fedpca.settings.privacy import PrivacySettings
 from fedpca.settings.toml import NAME
 
 PILLOW_PIXELS = 89_478_485  # of an image, from which on Pillow takes it for an attack
@@ -250,6 +251,7 @@ class Experiment(Settings):
     training: TrainingSettings = TrainingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     aggregation: AggregationSettings = AggregationSettings()
+    privacy: PrivacySettings = PrivacySettings()
     attack: AttackSettings = AttackSettings()
     method: dict[str, Table] = Field(default_factory=dict)  # [method.NAME]: settings of one method
 

@@ -18,7 +18,7 @@ from fedpca.sites.audit_messages import LIST, SUMMARY, read_findings
 from fedpca.sites.data import ReadData, SiteData
 from fedpca.sites.memory import identity, recall, remember
 from fedpca.sites.messages import EVALUATE, HELLO, REPORT, Content, RunHead, SiteHead
-from fedpca.sites.privacy import privatize
+from fedpca.sites.privacy import Guard
 from fedpca.sites.rules import PolicyError, Rules, log_refusal, rules_of
 from fedpca.sites.settings import SiteSettings
 
@@ -31,6 +31,7 @@ class Visit:
     run: RunHead
     data: SiteData
     rules: Rules
+    guard: Guard
 
 
 def answer(kind: str, content: Content, settings: SiteSettings, read_data: ReadData, context: object) -> Content:
@@ -52,8 +53,11 @@ def _allowed_answer(
     torch.set_num_threads(settings.threads)
     run = messages.read_run(content)
     rules.require_run(run)
+    guard = Guard(settings, run, rules)
+    if kind == HELLO or rules.policy.max_epsilon is not None:
+        guard.require_run(run.task.build(run.exchange))
     rules.require_message(kind, content)
-    visit = Visit(settings, run, read_data(context, settings, run), rules)
+    visit = Visit(settings, run, read_data(context, settings, run), rules, guard)
     if kind == HELLO:
         return messages.write_site(introduce(visit))
     if kind == LIST:
@@ -99,16 +103,16 @@ def work(visit: Visit, kind: str, net: Net, params: Params, order: Order) -> Con
     memory = recall(settings.folder, run.id, order.round, kind)
     seed = run.task.plan.seed
     site = site_for(settings.site, visit.data.train, memory, net, params, order, purpose=kind, seed=seed)
-    recipe = run.task.build(run.exchange).recipe(order.round)
-    privacy = settings.privacy or run.privacy
+    method = run.task.build(run.exchange)
+    recipe, place = method.recipe(order.round), f"{order.round:06d}-{kind}"
     if kind == REPORT:
-        report = privatize(answer_report(recipe, site), privacy, claims_of(recipe.report))
+        report = answer_report(recipe, site)
         visit.rules.require_report(report)
-        content = messages.write_report(report)
+        content = messages.write_report(visit.guard.leave(report, claims_of(recipe.report), place, method))
     else:
         update = answer_train(recipe, site)
         visit.rules.require_report(update.report)
-        update = replace(update, report=privatize(update.report, privacy, claims_of(recipe.train)))
+        update = replace(update, report=visit.guard.leave(update.report, claims_of(recipe.train), place, method))
         content = messages.write_update(update, layout_of(net.module))
     remember(settings.folder, run.id, order.round, kind, memory)
     return content

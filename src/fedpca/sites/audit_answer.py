@@ -104,9 +104,9 @@ def _probabilities(visit: Visit) -> Tensor:
 
 
 def _refuse_noise(visit: Visit) -> None:
-    privacy = visit.settings.privacy or visit.run.privacy
-    if privacy.noise > 0:
+    privacy = visit.guard.privacy
+    if privacy.noise > 0 or privacy.epsilon is not None:
+        key = "privacy.noise" if privacy.noise > 0 else "privacy.epsilon"
         raise SettingsError(
-            "this site adds noise to what it tells (privacy.noise), and an audit's counts cannot have any: it is not "
-            "audited"
+            f"this site adds noise to what it tells ({key}), and an audit's counts cannot have any: it is not audited"
         )

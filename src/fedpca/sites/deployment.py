@@ -28,10 +28,18 @@ def read_deployment(table: Mapping[str, object], source: str) -> tuple[Experimen
         given["data"] = {"clients": deployment.sites, "dataset": given.get("name", "sites"), **data}
     aggregation = given.get("aggregation", {})
     if isinstance(aggregation, dict):
-        given["aggregation"] = {**BOUNDS, **aggregation}
+        given["aggregation"] = {**_bounds(given.get("privacy")), **aggregation}
     experiment = check_experiment({"seeds": [0], **given}, source)
     _refuse_simulation(experiment, source)
+    if "privacy" not in deployment.model_fields_set:
+        deployment = deployment.model_copy(update={"privacy": experiment.privacy.reports})
     return one_run(experiment, experiment.methods[0], experiment.seeds[0]), deployment
+
+
+def _bounds(privacy: object) -> dict[str, float]:
+    """A deployment's own bounds; `privacy.central` bounds lengths itself, whatever the others' are."""
+    central = privacy.get("central") if isinstance(privacy, Mapping) else None
+    return {key: bound for key, bound in BOUNDS.items() if key != "clip" or not central}
 
 
 def _refuse_simulation(experiment: Experiment, source: str) -> None:

@@ -44,8 +44,9 @@ from fedpca.core import ClientId, Order, Params, Report, Update, Verdict
 from fedpca.errors import WireError
 from fedpca.models.flat import Layout
 from fedpca.settings.base import Share
+from fedpca.settings.privacy import ReportPrivacy
 from fedpca.sites.columns import MAX_COLUMNS, MAX_NAME, ColumnHead
-from fedpca.sites.settings import ReportPrivacy, SiteName
+from fedpca.sites.settings import SiteName
 from fedpca.sites.task import Task
 
 HELLO, REPORT, TRAIN, EVALUATE = "hello", "report", "train", "evaluate"  # kinds of messages

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fedpca.settings.base import Count, Names, Settings
+from fedpca.settings.base import Count, Names, Positive, Settings
+from fedpca.settings.privacy import Delta
 from fedpca.settings.toml import read_table, validate
 
 POLICY = "site-policy.toml"  # in a site's store, where its settings name no other
@@ -22,6 +23,8 @@ class Policy(Settings):
     max_rounds: Count | None = None  # of a run
     max_parameters: Count | None = None  # numbers of a model
     max_bytes: Count | None = None  # of a model
+    max_epsilon: Positive | None = None  # of the numbers of reports, in all runs together; a run must have one then
+    delta: Delta = 1e-5  # of the same
     evaluation: bool = True  # whether the metrics of the model on held-out rows may leave
     audit: bool = True  # whether the labels may be audited
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -22,10 +24,12 @@ from fedpca.models.pretrained import weights_of
 from fedpca.runs.cell import Cell, cells, check_folder, is_done, is_tested
 from fedpca.runs.check import facts_of
 from fedpca.runs.folder import ABOUT, CHECKPOINT, About, RoundLine, locked_run, read_about
+from fedpca.runs.private import Privacy, privacy_of
 from fedpca.runs.replan import going_on
 from fedpca.runs.versions import versions
 from fedpca.runs.writer import RunWriter, client_columns, with_bounds, with_choices, with_estimates
 from fedpca.settings.experiment import Experiment
+from fedpca.settings.privacy import PrivacySettings
 from fedpca.sites.agreement import Agreement, agree
 from fedpca.sites.clients import SiteClients, costs
 from fedpca.sites.deployment import task_of
@@ -34,6 +38,8 @@ from fedpca.sites.engine import Engine
 from fedpca.sites.roster import Log, Roster
 from fedpca.sites.session import Session
 from fedpca.sites.settings import Deployment
+
+SECRET = "noise.secret"  # in the folder of a run with `privacy.central`
 
 
 class QuorumError(RunError):
@@ -53,13 +59,16 @@ def serve(engine: Engine, experiment: Experiment, deployment: Deployment, log: L
             log(line)
         run, agreement = _identity(cell)
         session = Session(run, task_of(cell.settings), deployment)
+        privacy = _privacy(cell, session)
         roster = Roster(engine, session, log, agreement)
         agreement = meet(roster)
         params, layout = first_model(experiment, agreement, experiment.seeds[0])
+        privacy.require_weights_alone(Server(params), experiment.model.name)
         writer = RunWriter(cell, layout)
-        server = _first_server(writer, roster, agreement, Server(params))
+        server = _first_server(writer, roster, agreement, Server(params), privacy)
         clients = SiteClients(roster, agreement, layout, partial(is_tested, cell.settings))
-        server = _play(writer, clients, server, log)
+        clients.method = privacy.method(clients.method, secret_of(cell.folder) if privacy.central else b"")
+        server = _play(writer, clients, server, privacy, log)
         _finish(writer, clients, server, log)
     return cell.folder
 
@@ -90,12 +99,12 @@ def _require_quorum(server: Server, asked: Sequence[ClientId], quorum: int) -> N
         )
 
 
-def _play(writer: RunWriter, clients: SiteClients, start: Server, log: Log) -> Server:
+def _play(writer: RunWriter, clients: SiteClients, start: Server, privacy: Privacy, log: Log) -> Server:
     """Plays and records the rounds that are left; each round also tells how the model before it did."""
     server, before, rounds = start, time.perf_counter(), writer.cell.settings.rounds
     for server in play_with_quorum(clients, start):
         writer.add_test(clients.evaluations)
-        line = with_choices(_line(server, clients), server, clients.method.recipe(server.round))
+        line = privacy.line(with_choices(_line(server, clients), server, clients.method.recipe(server.round)))
         line["seconds"] = round(time.perf_counter() - before, 4)
         writer.add_untested(line)
         writer.save(server, {})
@@ -124,14 +133,35 @@ def _identity(cell: Cell) -> tuple[str, Agreement | None]:
     return known["run"], Agreement(tuple(known["classes"]), tuple(known["shape"]), table)
 
 
-def _first_server(writer: RunWriter, roster: Roster, agreement: Agreement, fresh: Server) -> Server:
+def _privacy(cell: Cell, session: Session) -> Privacy:
+    """What the run promises to every site, whoever takes part in how many rounds."""
+    settings = PrivacySettings(reports=session.deployment.privacy, central=cell.settings.privacy.central)
+    return privacy_of(settings, session.task.build(session.deployment.exchange), cell.settings.rounds)
+
+
+def secret_of(folder: Path) -> bytes:
+    """What the noise of `privacy.central` is made of: drawn once, and readable by the operator alone."""
+    path = folder / SECRET
+    if not path.exists():
+        partial_file = path.with_name(path.name + ".partial")
+        partial_file.unlink(missing_ok=True)
+        partial_file.touch(mode=0o600)
+        partial_file.write_text(secrets.token_hex(32), encoding="ascii")
+        os.replace(partial_file, path)
+    secret = path.read_bytes()
+    if len(secret) != 64:
+        raise RunError(f"{path} must have 64 hexadecimal digits, got {len(secret)} bytes: choose another deploy.out")
+    return secret
+
+
+def _first_server(writer: RunWriter, roster: Roster, agreement: Agreement, fresh: Server, privacy: Privacy) -> Server:
     """The server to go on from: that of the checkpoint, else a fresh one with the folder's first files written."""
     if checkpoint := writer.resume():
         server = checkpoint.server
         roster.names = [*server.diagnosis]
         roster.log(f"going on after round {server.round}")
         return server
-    writer.begin(about(writer.cell, roster, agreement))
+    writer.begin({**about(writer.cell, roster, agreement), **privacy.facts()})  # type: ignore[typeddict-item]
     return fresh
 
 

@@ -9,19 +9,13 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from fedpca.auditing.options import AuditOptions
-from fedpca.settings.base import Count, Device, Names, NonNegative, Positive, Settings
+from fedpca.settings.base import Count, Device, Names, Positive, Settings
+from fedpca.settings.privacy import ReportPrivacy
 
 SITE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$"  # a file's name, a log's prefix and a setting's value
 SiteName = Annotated[str, Field(pattern=SITE_NAME)]
 
 BOUNDS = {"max_weight": 3.0, "max_size": 10.0, "clip": 3.0}  # `[aggregation]` of a deployment that sets nothing else
-
-
-class ReportPrivacy(Settings):
-    """What is done to the numbers of a report before they leave a site."""
-
-    clip: Positive | None = None  # the largest amount that a number may have
-    noise: NonNegative = 0.0  # deviation of the normal noise that is added to each number
 
 
 class AuditTelling(Settings):
@@ -42,7 +36,7 @@ class Deployment(Settings):
     wait: Positive = 600.0  # seconds that sites have to appear before the first round
     exchange: Literal["two", "one"] = "two"  # report, then training; or both at once, judged by the last reports
     classes: Names = ()  # in the order of the model's outputs; if not given, all that the first sites have
-    privacy: ReportPrivacy = ReportPrivacy()
+    privacy: ReportPrivacy = ReportPrivacy()  # of reports; if not given, `privacy.reports` of the run
     audit: AuditOptions | None = None  # the sites' labels are audited in place of training a model
 
     @model_validator(mode="after")

@@ -41,7 +41,7 @@ class Gap:
     def claims(self) -> Claims:
         """A difference of losses, or of shares; who did not train last round has none."""
         most = MAX_LOSS if self.measure == "loss" else 1.0
-        return Claims({"loss": LOSS, "gap": Bound(-most, most, needed="never")})
+        return Claims({"loss": LOSS, "gap": Bound(-most, most, needed="never", usual=(-1, 1))})
 
     def __call__(self, site: Site) -> Report:
         here, own = badness(site), site.memory.get("own")

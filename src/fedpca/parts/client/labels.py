@@ -14,7 +14,8 @@ from fedpca.screening import Bound, says
 PASSES = 8  # of adapting predictions to class shares; more change the third digit of a slope
 
 # both are over the variation of predictions, which may be tiny; where all predictions are alike there are none
-SLOPE, SLOPE_ERROR = Bound(-1e6, 1e6, needed="never"), Bound(0, 1e15, needed="never")
+SLOPE = Bound(-1e6, 1e6, needed="never", usual=(-2, 6), absent=1.0)
+SLOPE_ERROR = Bound(0, 1e15, needed="never", usual=(0, 2), absent=2.0)
 SHARE = Bound(0, 1)
 
 
@@ -79,7 +80,7 @@ def _slopes(given: Labelled) -> tuple[list[dict[str, float]], Tensor]:
     agreement=SHARE,
     agreement_error=SHARE,
     disagreement=SHARE,
-    classes=Bound(2, 1e6),
+    classes=Bound(2, 1e6, public=True),
 )
 def label_evidence(probs: Tensor, labels: Tensor, owners: Tensor, sizes: Sequence[int]) -> list[dict[str, float]]:
     """What each client's labels say beside predictions that were adapted to its own class shares.

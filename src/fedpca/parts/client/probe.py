@@ -51,7 +51,7 @@ class TryMoreRare:
     @property
     def claims(self) -> Claims:
         """A difference of losses, where the server shows something to try."""
-        return Claims({GAIN: Bound(-MAX_LOSS, MAX_LOSS, needed="never")})
+        return Claims({GAIN: Bound(-MAX_LOSS, MAX_LOSS, needed="never", usual=(-0.5, 0.5))})
 
     def __call__(self, site: Site) -> Report:
         return self.of_many([site])[0]

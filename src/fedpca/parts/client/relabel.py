@@ -32,7 +32,7 @@ class Scatter:
     @property
     def claims(self) -> Claims:
         """A dimension."""
-        return Claims({"lid": Bound(0, MOST)})
+        return Claims({"lid": Bound(0, MOST, usual=(0, 20))})
 
     def __call__(self, site: Site, params: Params) -> Report:
         """The number; each sample's loss goes into the memory, for `CorrectWorst` to use in the next round."""

@@ -25,7 +25,7 @@ BATCH = (
 )
 MAX_LOSS = 1e6  # a mean cross-entropy above it takes logits that no training makes
 MAX_SPREAD = 200.0  # logarithm of the largest dispersion that features in single precision can have
-LOSS = Bound(0, MAX_LOSS)
+LOSS = Bound(0, MAX_LOSS, usual=(0, 5))
 # probabilities (classes, N), labels, whose they are, sizes -> each client's numbers
 LabelNumbers = Callable[[Tensor, Tensor, Tensor, Sequence[int]], Sequence[Mapping[str, float]]]
 MANY = 2048  # rows of a pass for many small clients of a network without convolutions
@@ -53,7 +53,7 @@ class Sharpness:
     @property
     def claims(self) -> Claims:
         """A loss rises by no more than losses can be."""
-        return Claims({"sharpness": LOSS})
+        return Claims({"sharpness": LOSS._replace(usual=(0, 1))})
 
     def __call__(self, site: Site) -> Report:
         """The rise, at least 1e-10; the model is left as it was."""
@@ -129,8 +129,8 @@ class PerformanceAndCapacity:
     @property
     def claims(self) -> Claims:
         """A logarithm that has a floor, and shares; who has no sample predicted as labelled has no confidence."""
-        own = {"loss": LOSS, "dispersion": Bound(log(FLOOR), MAX_SPREAD)}
-        sure = {"confidence": Bound(0, 1, needed="never")} if self.confidence else {}
+        own = {"loss": LOSS, "dispersion": Bound(log(FLOOR), MAX_SPREAD, usual=(-6, 4))}
+        sure = {"confidence": Bound(0, 1, needed="never", absent=0.0)} if self.confidence else {}
         return joint_claims((Claims({**own, **sure}), claims_of(self.labels)))
 
     @property

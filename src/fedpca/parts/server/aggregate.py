@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fedpca.core import Aggregate, ClientId, Fold, Outcome, Params, Server, Update
+from fedpca.core import Aggregate, ClientId, Fold, Outcome, Params, Server, Update, ability
 from fedpca.parts.server.weigh import Count, Weigh
 
 
@@ -22,6 +22,11 @@ class WeightedMean:
 
     weigh: Weigh
     smoothing: float
+
+    @property
+    def mean_by_verdicts(self) -> bool:
+        """Sizes and reliabilities come with updates; states do not matter."""
+        return True
 
     def __call__(self, server: Server) -> RunningMean:
         diagnosis = server.diagnosis
@@ -83,6 +88,11 @@ class WithoutTheMislabeled:
     """Another rule over the clients that are not judged mislabeled; those have weight zero, whatever they had last."""
 
     rule: Aggregate
+
+    @property
+    def mean_by_verdicts(self) -> bool:
+        """As the other rule is."""
+        return bool(ability(self.rule, "mean_by_verdicts"))
 
     def __call__(self, server: Server) -> ExcludingFold:
         excluded = {client for client, verdict in server.diagnosis.items() if verdict.group == "mislabeled"}

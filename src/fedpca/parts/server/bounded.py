@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedpca.core import Aggregate, ClientId, Fold, Outcome, Params, Server, Update, Weights
+from fedpca.core import Aggregate, ClientId, Fold, Outcome, Params, Server, Update, Weights, ability
 from fedpca.parts.server.aggregate import as_state
 from fedpca.parts.server.robust import GeometricMedian, UpdateCollection, geometric_weights
 
@@ -38,6 +38,18 @@ class BoundedInfluence:
     clip: float  # of an update's length, in multiples of the median client's
     max_weight: float  # of one client, in multiples of an equal share
     combine: Combine | None  # None: the rule's own mean
+
+    @property
+    def mean_by_verdicts(self) -> bool:
+        """As the other rule is, if lengths are not compared and no robust rule takes the mean's place."""
+        return not self.why_no_mean and bool(ability(self.rule, "mean_by_verdicts"))
+
+    @property
+    def why_no_mean(self) -> str:
+        """The settings that stand against it."""
+        if self.combine is not None:
+            return "aggregation.rule must be mean"
+        return "aggregation.clip must be 0: privacy.central.clip bounds lengths" if self.clip < inf else ""
 
     def __call__(self, server: Server) -> BoundedFold:
         return BoundedFold(server.params, self.rule(server), self)

@@ -22,6 +22,7 @@ from fedpca.core import (
     Server,
     Update,
     When,
+    ability,
 )
 from fedpca.parts.client.probe import GAIN, MORE_RARE
 from fedpca.parts.client.step import SETTLED
@@ -100,6 +101,11 @@ class ShowMoreRare:
     rule: Aggregate
     factor: float
 
+    @property
+    def why_no_mean(self) -> str:
+        """It shows clients a step of its own."""
+        return "set method.fedpca.lift to a number, such as 1.5"
+
     def __call__(self, server: Server) -> RareFold:
         return RareFold(self.rule(server), server.params, rare_clients(server.diagnosis), self.factor)
 
@@ -141,6 +147,16 @@ class ShowWhetherSettled:
     rule: Aggregate
     min_pace: float  # of the loss's logarithm, smoothed over rounds
     smoothing: float  # share of the new pace
+
+    @property
+    def mean_by_verdicts(self) -> bool:
+        """As the other rule is: the pace is of what clients report."""
+        return bool(ability(self.rule, "mean_by_verdicts"))
+
+    @property
+    def why_no_mean(self) -> str:
+        """As of the other rule."""
+        return ability(self.rule, "why_no_mean") or ""
 
     def __call__(self, server: Server) -> SettledFold:
         min_pace = self.min_pace * (2 if SETTLED in server.shown else 1)

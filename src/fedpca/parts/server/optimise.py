@@ -27,6 +27,11 @@ class ServerStep:
     def __call__(self, server: Server) -> ServerStepFold:
         return ServerStepFold(server, self.rule(server), self.optimiser)
 
+    @property
+    def only_goes_on(self) -> bool:
+        """From the other rule's step, and whether anybody trained."""
+        return True
+
     def with_inner(self, change: Callable[[Aggregate], Aggregate]) -> Aggregate:
         """The same around the other rule as changed."""
         return replace(self, rule=change(self.rule))
