@@ -21,7 +21,7 @@ CLAIMS = Claims(
 
 
 def privatize(report, privacy, claims):
-    return privatize_with(report, privacy, claims, gauss)
+    return privatize_with(report, privacy, claims, gauss, 0.0)
 
 
 def test_without_settings_the_report_is_as_it_was():

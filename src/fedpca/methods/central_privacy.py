@@ -37,9 +37,7 @@ def require_promise(method: Method, settings: PrivacySettings) -> None:
     if settings.central.epsilon is None:
         return
     if method.own_model or method.pools_data:
-        raise SettingsError(
-            f"privacy.central is for methods with one global model, and {method.name} has none: {REMEDY}"
-        )
+        raise SettingsError(f"privacy.central needs one global model, and {method.name} has none: {REMEDY}")
     for recipe in (stage.recipe for stage in method.stages):
         _innermost(method.name, recipe.aggregate, lambda rule: rule)
         claims = [claims_of(part) for part in (recipe.report, recipe.train)]

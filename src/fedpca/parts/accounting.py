@@ -21,7 +21,7 @@ class Released(NamedTuple):
     """So many numbers, each with normal noise of this deviation over the most that one client can change it."""
 
     noise: float
-    numbers: int = 1
+    numbers: int
 
 
 def noise_for(epsilon: float, delta: float, count: int) -> float:
@@ -38,7 +38,7 @@ def spent(releases: Iterable[Released], delta: float) -> float:
     """The epsilon of all these releases together.
 
     >>> from fedpca.parts.accounting import Released, spent
-    >>> round(spent([Released(noise=6.002, numbers=60), Released(6.002, 40)], delta=1e-5), 2)
+    >>> round(spent([Released(noise=6.002, numbers=60), Released(noise=6.002, numbers=40)], delta=1e-5), 2)
     8.0
     """
     precision = sum(inf if own.noise == 0 else own.numbers / own.noise**2 for own in releases if own.numbers)

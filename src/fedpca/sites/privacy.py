@@ -63,9 +63,9 @@ class Guard:
         """The report as it leaves: with noise, and counted if that has an epsilon."""
         privacy = self.privacy
         if privacy.epsilon is None:
-            return privatize(report, privacy, claims, gauss)
+            return privatize(report, privacy, claims, gauss, 0.0)
         if not (count := numbers_in(claims)):
-            return privatize(report, privacy, claims, gauss)
+            return privatize(report, privacy, claims, gauss, 0.0)
         noise = self._planned(method).noise
         new = Told(noise=noise, count=count, report=dict(privatize(report, privacy, claims, gauss, noise)))
         require = partial(self._require_budget, privacy.epsilon, privacy.delta)

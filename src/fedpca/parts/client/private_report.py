@@ -16,7 +16,7 @@ NARROW = 2.0  # width of bounds that are a range by themselves: those of a share
 Gauss = Callable[[], float]  # a draw of the standard normal distribution
 
 
-def privatize(report: Report, privacy: ReportPrivacy, claims: Claims, gauss: Gauss, noise: float = 0.0) -> Report:
+def privatize(report: Report, privacy: ReportPrivacy, claims: Claims, gauss: Gauss, noise: float) -> Report:
     """The same report as it may leave; `noise` is what `noise_of_run` found for an epsilon."""
     if privacy.epsilon is not None:
         return _with_guarantee(report, privacy, claims, gauss, noise)

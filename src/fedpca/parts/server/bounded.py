@@ -49,7 +49,11 @@ class BoundedInfluence:
         """The settings that stand against it."""
         if self.combine is not None:
             return "aggregation.rule must be mean"
-        return "aggregation.clip must be 0: privacy.central.clip bounds lengths" if self.clip < inf else ""
+        if self.clip < inf:
+            return "aggregation.clip must be 0: privacy.central.clip bounds lengths"
+        if ability(self.rule, "mean_by_verdicts"):
+            return ""
+        return ability(self.rule, "why_no_mean") or f"around {type(self.rule).__name__}"
 
     def __call__(self, server: Server) -> BoundedFold:
         return BoundedFold(server.params, self.rule(server), self)
