@@ -361,19 +361,30 @@ def test_faults_hold_nobody_up_and_are_named(four: Federation):
 
 
 def test_a_policy_that_forbids_wins_over_a_run_that_asks(four: Federation):
-    """It is read at each message: from now on bonn tells no loss, whatever the server asks for."""
-    policy, out = four.folder / "site-bonn" / "store" / "site-policy.toml", four.folder / "forbidden"
-    policy.parent.mkdir(parents=True, exist_ok=True)
-    policy.write_text('reports = ["dispersion"]')
-    deploy = {"deploy.sites": 4, "deploy.quorum": 3, "deploy.deadline": LIMIT, "deploy.out": str(out)}
+    """It is read at each message: from now on bonn tells no loss, whatever the server asks for.
+
+    Celle refuses what an epsilon of 8 would spend, and the others have written down what they told.
+    """
+    rules, out = {"bonn": 'reports = ["dispersion"]', "celle": "max_epsilon = 2"}, four.folder / "forbidden"
+    policies = {site: four.folder / f"site-{site}" / "store" / "site-policy.toml" for site in rules}
+    for site, policy in policies.items():
+        policy.parent.mkdir(parents=True, exist_ok=True)
+        policy.write_text(rules[site])
+    deploy = {"deploy.sites": 4, "deploy.quorum": 2, "deploy.deadline": LIMIT, "deploy.out": str(out)}
     try:
-        assert four.run(methods="qfedavg", rounds=1, **deploy).wait(LIMIT) == 0, four.tails()
+        run = four.run(methods="qfedavg", rounds=1, **deploy, **{"deploy.privacy.epsilon": 8.0})
+        assert run.wait(LIMIT) == 0, four.tails()
     finally:
-        policy.unlink()
+        for policy in policies.values():
+            policy.unlink()
     why = "its policy allows the reports dispersion; the method says loss"
+    spends = "its policy allows its reports an epsilon of 2 in all its runs; with this run they would spend 8"
     (line,) = four.lines("forbidden", "qfedavg")
-    assert line["left_out"] == {"bonn": why}
-    assert set(line["groups"]) == {"aachen", "celle", "dessau"}
+    assert line["left_out"] == {"bonn": why, "celle": spends}
+    assert set(line["groups"]) == {"aachen", "dessau"}
+    assert line["privacy"] == {"reports": pytest.approx(8.0, abs=2e-4)}
+    (told,) = (four.folder / "site-aachen" / "store" / "privacy").glob("*.json")
+    assert json.loads(told.read_text())["000001-report"]["report"]["loss"] in line["clients"]["loss"]
     assert f"bonn is turned away: {why}" in four.log("run")
     assert f"[bonn] refused to answer 'hello': {why}" in four.log("bonn")
 

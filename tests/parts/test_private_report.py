@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from math import exp, inf, nan
+from pathlib import Path
 from statistics import fmean, stdev
 
 import pytest
@@ -150,3 +152,19 @@ def test_who_does_not_declare_what_it_reports_is_refused():
 def test_settings_that_promise_nothing_are_refused(settings: dict, words: str):
     with pytest.raises(ValueError, match=words):
         ReportPrivacy(**settings)
+
+
+def test_the_page_has_every_range_that_the_parts_declare():
+    page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text()
+    rows = page.split("### Ranges")[1].split("\n## ")[0].split("\n### ")[0]
+    written: dict[str, tuple[float, float]] = {}
+    for names, low, high in re.findall(r"^\| (.*) \| (-?[\d.]+) to (-?[\d.]+) \|$", rows, re.MULTILINE):
+        written |= {name: (float(low), float(high)) for name in re.findall(r"`(\w+)`", names)}
+    declared: dict[str, tuple[float, float]] = {}
+    for method in (method_of(Experiment(methods=(name,), rounds=40)) for name in method_names()):
+        for part in (part for stage in method.stages for part in (stage.recipe.report, stage.recipe.train)):
+            for key, bound in claims_of(part).bounds.items():
+                if not bound.many and not bound.public:
+                    declared[key.rpartition("/")[2]] = range_of(key, bound, {})
+    del declared["accuracy"]  # FedRN's, which reports a list besides
+    assert written == declared
