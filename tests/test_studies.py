@@ -9,6 +9,7 @@ import pytest
 import studies.candidates
 import studies.compare
 import studies.golden
+import studies.privacy
 import studies.record
 import studies.train
 import torch
@@ -256,3 +257,12 @@ def test_golden_names_the_first_difference_of_each_run():
 
 def test_golden_asks_for_a_recording_first(call, tmp_path: Path):
     assert "record first" in call(studies.golden, "compare", tmp_path / "none.json", code=2)
+
+
+def test_what_an_epsilon_costs_is_a_row_for_each(call, monkeypatch):
+    for name, value in (("EPSILONS", (None, 8.0)), ("REPORTING", ("fedavg", "qfedavg")), ("AVERAGING", ("fedavg",))):
+        monkeypatch.setattr(studies.privacy, name, value)
+    printed = call(studies.privacy, "--seeds", 1, "--rounds", 1).splitlines()
+    assert printed[0] == "| epsilon of all reports | fedavg | qfedavg |"
+    assert [line.split(" | ")[0] for line in printed if "---" not in line and line][1:3] == ["| no noise", "| 8"]
+    assert "| epsilon of the weights | fedavg |" in printed
