@@ -15,6 +15,7 @@ from fedpca.core import Params, Server
 from fedpca.errors import RunError, SettingsError
 from fedpca.runs.cell import Cell, cells, check_folder
 from fedpca.runs.check import check_experiment, method_of
+from fedpca.runs.jobs import every_run
 from fedpca.runs.private import privacy_of
 from fedpca.runs.run import prepare, run_cell
 from fedpca.settings.experiment import Experiment
@@ -85,6 +86,13 @@ def test_a_model_that_sends_more_than_weights_is_refused(small: Experiment):
     server = Server(Params(torch.zeros(2), torch.zeros(3), torch.zeros(1, dtype=torch.int64)))
     with pytest.raises(SettingsError, match=r"the model resnet8 has 3 numbers of batch norm .* such as resnet8-gn"):
         privacy.require_weights_alone(server, "resnet8")
+
+
+def test_what_cannot_be_promised_for_one_method_is_refused_before_any_is_played(small: Experiment, tmp_path: Path):
+    experiment = private(small, methods=["fedavg", "median"], method={})
+    with pytest.raises(SettingsError, match="median has PerCoordinate"):
+        every_run({"": experiment}, tmp_path, resume=False)
+    assert len(every_run({"": private(small)}, tmp_path, resume=False)) == 1
 
 
 def test_a_dry_run_says_what_is_promised_and_refuses_what_cannot_be(tmp_path: Path):

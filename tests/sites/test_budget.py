@@ -56,8 +56,10 @@ def engine(federation: Federation, tmp_path: Path) -> Direct:
     return engine
 
 
-def play(engine: Direct, folder: Path, out: str = "runs", **table: object) -> tuple[list[dict], Path]:
-    deploy = {"sites": 6, "quorum": 5, "out": str(folder / out), "wait": 60, "deadline": 5}
+def play(
+    engine: Direct, folder: Path, out: str = "runs", exchange: str = "two", **table: object
+) -> tuple[list[dict], Path]:
+    deploy = {"sites": 6, "quorum": 5, "out": str(folder / out), "wait": 60, "deadline": 5, "exchange": exchange}
     experiment, deployment = read_deployment({**TABLE, "deploy": deploy, **table}, "test")
     run = serve(engine, experiment, deployment, lambda line: None)
     return [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()], run
@@ -84,6 +86,14 @@ def test_a_run_spends_its_epsilon_and_says_so(engine: Direct, tmp_path: Path):
     assert ledger["000003-report"]["report"]["loss"] == lines[-1]["clients"]["loss"][1]
     assert spent_in_store(tmp_path / "1", 1e-5) == (pytest.approx(8.0), 1)
     assert (tmp_path / "1" / "privacy").stat().st_mode & 0o077 == 0
+
+
+def test_in_one_exchange_the_same_is_promised(engine: Direct, tmp_path: Path):
+    lines, _ = play(engine, tmp_path, exchange="one", **REPORTS)
+    assert all(not line["left_out"] for line in lines)
+    assert lines[-1]["privacy"]["reports"] == pytest.approx(8.0, abs=2e-4)
+    assert [*ledgers(tmp_path / "1")[0]] == ["000002-train", "000003-train"]
+    assert spent_in_store(tmp_path / "1", 1e-5) == (pytest.approx(8.0), 1)
 
 
 def test_a_run_that_goes_on_is_told_the_same_numbers_again(engine: Direct, tmp_path: Path):

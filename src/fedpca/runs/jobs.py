@@ -19,6 +19,7 @@ from fedpca.runs.attacked import attack_words
 from fedpca.runs.cell import Cell, Watch, cells_of_all, check_folder
 from fedpca.runs.check import plan_of
 from fedpca.runs.part import WHOLE, Part
+from fedpca.runs.private import require_privacy
 from fedpca.runs.processes import play_in_processes
 from fedpca.runs.run import Place, Prepared, in_process, run_cell
 from fedpca.settings.experiment import Experiment
@@ -51,6 +52,9 @@ def every_run(settings: Mapping[str, Experiment], out: Path, resume: bool, part:
     except OSError as error:
         place = shorten(str(out))
         raise RunError(f"the run folder {place} cannot be used ({error.strerror}): choose another --out") from None
+    for cell in {(cell.setting, cell.method): cell for cell in cells}.values():
+        with naming(cell.setting):
+            require_privacy(cell.settings)
     return cells
 
 

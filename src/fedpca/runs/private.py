@@ -13,7 +13,9 @@ from fedpca.errors import SettingsError
 from fedpca.methods.central_privacy import require_promise, with_central_noise
 from fedpca.parts.accounting import Released, noise_for, spent
 from fedpca.parts.client.private_report import numbers_by_round
+from fedpca.runs.check import method_of
 from fedpca.runs.folder import RoundLine
+from fedpca.settings.experiment import Experiment
 from fedpca.settings.privacy import CentralPrivacy, PrivacySettings, ReportPrivacy
 
 
@@ -114,6 +116,12 @@ def privacy_of(
     return Privacy(
         settings, _of_reports(settings.reports, method, rounds), _of_weights(settings, method, rounds, clients)
     )
+
+
+def require_privacy(run: Experiment) -> None:
+    """Refuses a run that cannot keep what its settings promise."""
+    if run.privacy.reports.epsilon is not None or run.privacy.central.epsilon is not None:
+        privacy_of(run.privacy, method_of(run), run.rounds)
 
 
 def round_up(epsilon: float) -> float:
