@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ from fedpca.data.federation import federate
 from fedpca.errors import DataError
 from fedpca.runs.check import check_experiment
 from fedpca.settings.experiment import DataSettings
-from tests.data.made import encoded, write
+from tests.data.made import encoded, write, write_slice
 
 FORGED = "a\nfedpca: all is well\x1b[2J\u202e"
 
@@ -136,3 +138,30 @@ def test_what_is_written_into_metadata_stays_text(tmp_path: Path):
         pq.write_table(table.replace_schema_metadata({"huggingface": notes}), tmp_path / "own.parquet")
         data = load(asked(tmp_path / "own.parquet"), cache_dir=tmp_path / "cache")
         assert len(data.train.labels) + len(data.test.labels) == 12
+
+
+def test_a_column_of_a_forged_name_is_refused(tmp_path: Path):
+    """`fedpca data check` shows the names of columns."""
+    columns = {FORGED: np.arange(12), "label": np.arange(12) % 2}
+    pq.write_table(pa.table(columns), write(tmp_path / "own.parquet", b""))
+    assert "has control characters in it: rename it" in refusal(tmp_path / "own.parquet")
+
+
+def test_what_libraries_say_of_broken_pictures_stays_off_the_screen(tmp_path: Path):
+    """Pillow and pydicom quote the file, and name a line of their own code: what is wrong is in our own message."""
+    whole, slice_ = encoded("TIFF"), write_slice(tmp_path / "0.dcm", np.zeros((8, 8))).read_bytes()
+    write(tmp_path / "1.dcm", slice_.replace(b"1.2.840.10008.1.2.1", b"1.2.840.x\x1b[2J.1.2"))
+    for row in range(10):
+        write(tmp_path / f"{row}.tif", whole[: len(whole) - row])
+    code = """
+import sys
+from pathlib import Path
+from fedpca.data.formats.pictures import Decoding, pixels
+from fedpca.data.formats.source import Slice
+for path in map(Path, sys.argv[1:]):
+    print(pixels(Decoding(), 1, Slice(path) if path.suffix == ".dcm" else path))
+"""
+    command = [sys.executable, "-c", code, *map(str, sorted(tmp_path.iterdir()))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip()
+    assert done.stderr == ""

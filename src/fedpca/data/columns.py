@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpca.data.formats.source import Source
-from fedpca.errors import DataError
+from fedpca.errors import DataError, require_plain
 
 Values = NDArray[np.float64]
 MISSING = frozenset({"", "?", "nan", "na", "n/a"})  # texts of a cell without a value, in any case
@@ -25,6 +25,7 @@ class Column:
 
 def read_columns(sources: Sequence[Source]) -> tuple[tuple[Column, ...], list[Values]]:
     """What each column is, and each source's values (N, K): numbers, or the numbers of levels; NaN where missing."""
+    require_plain(sources[0].features, f"{sources[0].place}: the column")
     columns: list[Column] = []
     parts: list[list[Values]] = [[] for _ in sources]
     for name in sources[0].features:

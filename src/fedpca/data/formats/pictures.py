@@ -23,6 +23,7 @@ _LARGE = 512  # pixels of the shorter side from which on a JPEG is decoded at a 
 _TAIL = 65_536  # bytes in which a whole file's end mark is looked for
 _ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
 _PACKED = 16  # bytes of a file for each pixel that it may have: no format needs more
+warnings.filterwarnings("ignore", module=r"PIL\.|pydicom\.")  # they quote the file: what is wrong is in our messages
 warnings.filterwarnings("error", category=Image.DecompressionBombWarning)  # of frames and thumbnails inside a file too
 
 
