@@ -12,6 +12,7 @@ from fedpca.errors import WireError, printable
 from fedpca.sites import messages
 from fedpca.sites.agreement import by_value
 from fedpca.sites.memory import identity
+from fedpca.sites.audit_messages import read_summary
 from fedpca.sites.messages import MAX_NUMBERS, NUMBERS, SITE, Content, read_report, read_site
 
 HELLO = {
@@ -76,3 +77,11 @@ def test_a_store_is_for_its_owner_alone(tmp_path: Path):
     identity(store)
     assert stat.S_IMODE(store.stat().st_mode) == 0o700
     assert messages.HELLO
+
+
+@pytest.mark.parametrize("told", [[[]], ["x"], [None], [10**400], [True], "1", {"a": 1.0}, [{}]])
+def test_a_summary_of_labels_that_holds_no_numbers_is_refused_in_one_short_line(told: object):
+    """Over an engine that carries JSON a list may hold anything; what is no number once ended an audit."""
+    with pytest.raises(WireError) as error:
+        read_summary(Content({"summary": {"images": [1.0], "scores": [1.0], "number/loss": told}}), classes=2)
+    assert len(str(error.value)) < 400

@@ -13,13 +13,12 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, Json, NonNegativeInt, PositiveInt, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, Json, NonNegativeInt, PositiveInt, TypeAdapter
 
 from fedpca.auditing.calibration import Calibration
 from fedpca.auditing.record import Record
 from fedpca.auditing.summary import Summary, Tell, from_tables, to_tables
 from fedpca.core import Answer
-from fedpca.errors import WireError
 from fedpca.settings.base import Share
 from fedpca.sites.messages import EXACTLY, Content, validate
 
@@ -87,6 +86,7 @@ class Listed(BaseModel):
 
 
 FINDINGS_HEAD, LISTED_HEAD = TypeAdapter(Findings), TypeAdapter(Listed)
+SUMMARY_LISTS = TypeAdapter(dict[str, list[float]], config=ConfigDict(strict=True))
 
 
 def write_summary(summary: Summary) -> Content:
@@ -96,10 +96,7 @@ def write_summary(summary: Summary) -> Content:
 
 def read_summary(content: Content, classes: int) -> Summary:
     """What a site told; refuses what no site can have counted."""
-    table = content.tables.get(SUMMARY)
-    if table is None or not all(isinstance(value, list) for value in table.values()):
-        raise WireError(f"the message must have {SUMMARY!r} with lists of numbers, got {[*content.tables]!s:.80}")
-    return from_tables(table, classes)
+    return from_tables(validate(SUMMARY_LISTS, content, SUMMARY), classes)
 
 
 def write_findings(entry: Record, record: Record, calibration: Calibration, seed: int, images: int) -> Content:
