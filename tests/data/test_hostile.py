@@ -165,3 +165,12 @@ for path in map(Path, sys.argv[1:]):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip()
     assert done.stderr == ""
+
+
+def test_an_npz_file_with_a_broken_list_of_its_arrays_is_one_line(tmp_path: Path):
+    """Its end says that it is a zip file; the list before that end is broken."""
+    np.savez(tmp_path / "own.npz", x=np.zeros((12, 8, 8), np.uint8), y=np.arange(12) % 2)
+    content = (tmp_path / "own.npz").read_bytes()
+    at = content.index(b"PK\x01\x02")
+    write(tmp_path / "own.npz", content[:at] + b"PK\xff\xff" + content[at + 4 :])
+    assert "is not an .npz file" in refusal(tmp_path / "own.npz")

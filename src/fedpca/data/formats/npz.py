@@ -33,10 +33,14 @@ def _layout(path: Path, max_bytes: int) -> Layout:
 
 def array_names(path: Path) -> tuple[tuple[str, str], tuple[str, str] | None]:
     """The names of x and y of each part in an .npz file: the first of the usual ones that are there."""
-    if not zipfile.is_zipfile(path):
-        raise DataError(f"{path} is not an .npz file: write it with numpy.savez(path, x=images, y=labels)")
-    with zipfile.ZipFile(path) as file:
-        there = {name.removesuffix(".npy") for name in file.namelist()}
+    try:
+        with zipfile.ZipFile(path) as file:
+            there = {name.removesuffix(".npy") for name in file.namelist()}
+    except OSError:
+        raise
+    except Exception as error:  # whatever broken bytes can bring about in zipfile
+        remedy = "write it with numpy.savez(path, x=images, y=labels)"
+        raise DataError(f"{path} is not an .npz file ({error}): {remedy}") from None
     train = next((pair for pair in _TRAIN if there.issuperset(pair)), ("x", "y"))
     test = next((pair for pair in _TEST if there.intersection(pair)), None)
     for pair in (train, test or ()):
