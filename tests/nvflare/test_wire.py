@@ -107,6 +107,12 @@ HOSTILE = [
     {"tables": '{"report": 1}', "states": {}},
     {"tables": "[" * 100_000, "states": {}},
     {"tables": '{"a": {"b": ' + "9" * 10_000 + "}}", "states": {}},
+    {"tables": r'{"report": {"loss": "\ud800"}}', "states": {}},  # half of a character, which no text can hold
+    {"tables": r'{"report": {"\udfff": 1}}', "states": {}},
+    {"tables": '{"report": {"loss": [[1]]}}', "states": {}},
+    {"tables": '{"report": {"loss": {"a": 1}}}', "states": {}},
+    {"tables": '{"report": {"loss": null}}', "states": {}},
+    {"tables": '{"report": {"loss": ' + "[" * 900 + "]" * 900 + "}}", "states": {}},
     {"tables": "{}", "states": []},
     {"tables": "{}", "states": {1: b""}},
     {"tables": "{}", "states": {"arrays": np.ones(3)}},

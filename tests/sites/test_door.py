@@ -85,3 +85,7 @@ def test_a_summary_of_labels_that_holds_no_numbers_is_refused_in_one_short_line(
     with pytest.raises(WireError) as error:
         read_summary(Content({"summary": {"images": [1.0], "scores": [1.0], "number/loss": told}}), classes=2)
     assert len(str(error.value)) < 400
+
+
+def test_the_size_of_any_text_can_be_counted():
+    assert Content({"report": {"loss": "\ud800"}}).size == 3

@@ -21,6 +21,7 @@ from fedpca.errors import WireError
 from fedpca.sites.messages import Arrays, Content
 
 TABLES, STATES, FAILURE = "tables", "states", "failure"  # parts of a packed message
+PLAIN = (str, bool, int, float)  # what a table holds, and lists of it
 Packed = dict[str, Any]  # `tables`, a text, and `states`, bytes by their names; or `failure`, a text
 
 
@@ -53,11 +54,22 @@ def _tables(text: object) -> Mapping[str, Mapping[str, Any]]:
         raise WireError(f"{TABLES} must be a text, got {type(text).__name__}")
     try:
         tables = json.loads(text)
+        json.dumps(tables, ensure_ascii=False).encode()  # JSON can name halves of characters, which no text can hold
     except (ValueError, RecursionError) as error:
         raise WireError(f"{TABLES} must be JSON: {error!s:.80}") from None
     if type(tables) is not dict or not all(type(table) is dict for table in tables.values()):
         raise WireError(f"{TABLES} must be JSON tables by their names, got {text:.80}")
+    for name, table in tables.items():
+        _require_plain(name, table)
     return tables
+
+
+def _require_plain(name: str, table: Mapping[str, Any]) -> None:
+    """Refuses what no table of a message holds."""
+    for key, value in table.items():
+        if not all(type(own) in PLAIN for own in (value if type(value) is list else [value])):
+            required = "must be a text, a number, or a list of them"
+            raise WireError(f"{name:.80}: {key!r:.80} {required}, got {value!s:.80}")
 
 
 def _states(states: object) -> Mapping[str, Arrays]:

@@ -274,7 +274,7 @@ def _size(value: object) -> int:
         case list():
             return sum(map(_size, value))
         case str():
-            return len(value.encode())
+            return len(value.encode(errors="surrogatepass"))
     return len(value) if isinstance(value, bytes) else 8
 
 
