@@ -1,0 +1,1 @@
+"""Seeded nonsense for every door of the package: `python -m studies.fuzz`."""
