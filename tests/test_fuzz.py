@@ -1,4 +1,4 @@
-"""Some cases of `python -m studies.fuzz` and a kill of `python -m studies.kills`; their full forms take many minutes."""
+"""Some cases of `python -m studies.fuzz` and a kill of `python -m studies.kills`; in full they take many minutes."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from fedpca.core import Failure
 from fedpca.errors import WireError, printable
 from fedpca.sites import messages
 from fedpca.sites.agreement import by_value
-from fedpca.sites.memory import identity
 from fedpca.sites.audit_messages import read_summary
+from fedpca.sites.memory import identity
 from fedpca.sites.messages import MAX_NUMBERS, NUMBERS, SITE, Content, read_report, read_site
 
 HELLO = {

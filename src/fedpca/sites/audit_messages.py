@@ -96,7 +96,8 @@ def write_summary(summary: Summary) -> Content:
 
 def read_summary(content: Content, classes: int) -> Summary:
     """What a site told; refuses what no site can have counted."""
-    return from_tables(validate(SUMMARY_LISTS, content, SUMMARY), classes)
+    lists = validate(SUMMARY_LISTS, content, SUMMARY)
+    return from_tables(lists, classes)
 
 
 def write_findings(entry: Record, record: Record, calibration: Calibration, seed: int, images: int) -> Content:
