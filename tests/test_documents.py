@@ -127,3 +127,10 @@ def test_every_command_and_option_exists(page: Path):
             command, rest = command.commands[rest[0]], rest[1:]
         known = {option for parameter in command.params for option in parameter.opts}
         assert {word for word in rest if word.startswith("--")} <= known, words
+
+
+@each_page
+def test_tests_that_a_page_names_are_there(page: Path):
+    for file, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text(encoding="utf-8")):
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert not name or f"def {name}(" in text, f"{file}::{name}"

@@ -2,8 +2,8 @@
 
 import torch
 
-from fedpca.core import Params
-from fedpca.screening import are_usable, state_error
+from fedpca.core import Params, Update
+from fedpca.screening import Claims, Limits, are_usable, state_error, usable_updates
 
 GOOD = Params(torch.ones(3), torch.ones(2), torch.ones(1, dtype=torch.int64))
 BAD = {
@@ -30,3 +30,15 @@ def test_a_state_that_no_model_computes_with_is_named_with_the_bound():
     huge = Params(torch.tensor([1.0, -3e38, 0.0]), GOOD.buffers, GOOD.counters)
     assert state_error(huge, GOOD) == "its weights reach 3e+38, which must be 1e+18 at most"
     assert not are_usable([GOOD, huge], GOOD)
+
+
+def test_a_size_or_a_reliability_that_cannot_be_is_named():
+    nan = float("nan")
+    answers = (Update(GOOD, -1), Update(GOOD, 0), Update(None, 3), Update(GOOD, 3, -0.5), Update(GOOD, 3, 2.0))
+    for answer in (*answers, Update(GOOD, 3, nan), Update(GOOD, -(10**30))):
+        left_out: dict[str, str] = {}
+        limits = Limits(GOOD, Claims(), {"b": 10})
+        good = dict(usable_updates(iter([("a", answer), ("b", Update(GOOD, 3))]), limits, left_out))
+        assert [*good] == ["b"]
+        assert left_out["a"].startswith("it sent ")
+        assert f"size {answer.size}, reliability {answer.reliability}" in left_out["a"]

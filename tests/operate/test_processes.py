@@ -208,6 +208,17 @@ def test_all_of_this_worked_without_a_network(federation: Federation):
     assert federation.run(sys.executable, "-c", code).stdout == "['lo']\n"
 
 
+def test_without_being_told_to_everything_listens_on_loopback_alone(federation: Federation):
+    """By the system's own table of sockets: the proxy, Flower behind it, and what Flower starts."""
+    if not federation.prefix:
+        pytest.skip("this machine has no network namespaces for us, and others' processes listen too")
+    done = federation.run("cat", "/proc/net/tcp", "/proc/net/tcp6")
+    heard = [row.split()[1] for row in done.stdout.splitlines() if " 0A " in row]
+    assert len(heard) >= 2
+    assert f"0100007F:{federation.port:04X}" in heard
+    assert all(place.startswith(("0100007F:", f"{'0' * 24}01000000:")) for place in heard), heard
+
+
 def test_when_it_is_killed_nothing_of_a_site_is_left(federation: Federation):
     """Not even we can do anything at kill -9: its supervisor notices."""
     family = descendants([federation.site.pid])

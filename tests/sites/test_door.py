@@ -89,3 +89,12 @@ def test_a_summary_of_labels_that_holds_no_numbers_is_refused_in_one_short_line(
 
 def test_the_size_of_any_text_can_be_counted():
     assert Content({"report": {"loss": "\ud800"}}).size == 3
+
+
+@pytest.mark.parametrize("said", ["0.5", "x", None, True, [[1.0]], {"a": 1.0}, ["0.5"], "\x1b[2J\n", b"1", 1j])
+def test_what_is_no_number_in_a_report_is_refused_in_one_short_line(said: object):
+    with pytest.raises(WireError) as error:
+        read_report(Content({NUMBERS: {"loss": said}}))
+    assert "report.loss" in str(error.value)
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 300

@@ -21,7 +21,7 @@ from fedpca.settings.experiment import Experiment
 from fedpca.simulate.clients import InProcess
 from fedpca.simulate.workers import Workers
 from fedpca.sites import clients, roster
-from fedpca.sites.answer import answer
+from fedpca.sites.answer import answer, explain
 from fedpca.sites.data import SiteData
 from fedpca.sites.deployment import read_deployment
 from fedpca.sites.messages import Content
@@ -97,3 +97,33 @@ def test_below_the_quorum_a_run_says_whose_answers_are_missing(engine: Direct, c
         )
     with pytest.raises(RunError, match=r"round 1: 3 of 6 sites answered, the quorum is 4 \(0: it is on fire; 1: "):
         serve(engine, experiment, deployment, log=lambda text: None)
+
+
+def test_a_site_that_is_stopped_and_one_whose_data_are_gone_are_left_out_and_come_back(
+    engine: Direct, configured, monkeypatch: pytest.MonkeyPatch
+):
+    """As after SIGSTOP in the middle of a round, and after the data folder was taken away."""
+    experiment, deployment = configured
+    honest, send = dict(engine.answers), engine.send
+
+    def without_data(kind: str, content: Content) -> Content | Failure:
+        if kind == "train" and read_order_round(content) == 1:
+            return Failure(explain(FileNotFoundError(2, "No such file", "/secret/data")))
+        return honest[2](kind, content)
+
+    def sent(kind: str, contents: dict[int, Content], seconds: float, number: int = 0) -> dict[str, int]:
+        messages = send(kind, contents, seconds, number)
+        if kind == "train" and number == 1:
+            engine.waiting = {key: own for key, own in engine.waiting.items() if messages.get(key) != 1}
+        return messages
+
+    engine.answers |= {2: without_data}
+    monkeypatch.setattr(engine, "send", sent)
+    folder = serve(engine, experiment, deployment, log=lambda text: None)
+    lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    assert lines[0]["left_out"] == {"1": "it did not answer within 0.5 s", "2": "FileNotFoundError"}
+    assert [line["left_out"] for line in lines[1:]] == [{}, {}]
+
+
+def read_order_round(content: Content) -> int:
+    return int(content.tables["order"]["round"])

@@ -67,14 +67,8 @@ def reverse_proxy(flower: str, ca: str | None) -> Starlette:
     bodies = Bodies(MAX_BODIES)
 
     async def answer(request: Request) -> Response:
-        if not _is_for_sites(request):
-            who = request.client.host if request.client else "?"
-            print(f"refused {request.method:.8} {request.url.path!r:.80} from {who}", flush=True)
-            return Response("this port is for sites; runs are started on the server's machine\n", 403)
-        if {"content-length", "transfer-encoding"} <= {*request.headers}:  # two servers may read it as two requests
-            return Response("a request must say in one way how long it is\n", 400)
-        if declared_size(request) > MAX_BODY:
-            return _too_large(request)
+        if refusal := _refusal(request):
+            return refusal
         body = Body(request, bodies)
         try:
             return await passed_on(request, body)
@@ -131,6 +125,17 @@ class Body:
                 raise BusyError
             self.count += len(part)
             yield part
+
+
+def _refusal(request: Request) -> Response | None:
+    """What there is to say to a request before a byte of its body is read; None if it may go on."""
+    if not _is_for_sites(request):
+        who = request.client.host if request.client else "?"
+        print(f"refused {request.method:.8} {request.url.path!r:.80} from {who}", flush=True)
+        return Response("this port is for sites; runs are started on the server's machine\n", 403)
+    if {"content-length", "transfer-encoding"} <= {*request.headers}:  # two servers may read it as two requests
+        return Response("a request must say in one way how long it is\n", 400)
+    return _too_large(request) if declared_size(request) > MAX_BODY else None
 
 
 def _too_large(request: Request) -> Response:
