@@ -266,6 +266,26 @@ def test_a_summary_that_cannot_be_is_refused(folder: Path, tmp_path: Path):
     assert "a summary of labels must have" in record["not_tested"][0]["why"]
 
 
+def test_a_summary_of_more_labels_than_the_site_joined_with_is_refused(folder: Path, tmp_path: Path):
+    """A thousand times its counts: they fit together, and would be most of what the other sites are compared with."""
+    engine = engine_of(folder, tmp_path, [])
+    honest = engine.answers[0]
+
+    def liar(kind: str, content: Content) -> Content | Failure:
+        said = honest(kind, content)
+        if kind != "summary":
+            return said
+        counts = {"images", "scores", "joint"}
+        own = said.tables["summary"].items()
+        return Content({"summary": {key: [1000 * x for x in given] if key in counts else given for key, given in own}})
+
+    engine.answers[0] = liar
+    record = audited(engine, tmp_path)
+    assert record["not_tested"][0]["client"] == "berlin"
+    assert "at most: it joined with those" in record["not_tested"][0]["why"]
+    assert len(record["clients"]) == len(NAMES) - 1
+
+
 def test_findings_of_another_site_are_refused(folder: Path, tmp_path: Path):
     engine = engine_of(folder, tmp_path, [])
     answers, kept = dict(engine.answers), list[Content]()

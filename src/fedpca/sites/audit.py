@@ -138,12 +138,21 @@ def _play_fold(audit: SiteAudit, fold: Fold, name: str) -> dict[ClientId, Summar
     orders = {site: Order(server.round, server.round, NOBODY) for site in fold.judged}
     written = messages.write_orders(server.params, orders, audit.layout)
     read = partial(read_summary, classes=len(audit.agreement.classes))
-    answers = audit.clients(fold, fold.judged).ask(SUMMARY, written, read, audit.deployment.wait)
+    told = audit.clients(fold, fold.judged).ask(SUMMARY, written, read, audit.deployment.wait)
+    sizes = {head.name: head.train + head.test for head in audit.roster.heads()}
+    answers = {site: _within(answer, sizes.get(site)) for site, answer in told.items()}
     for site, answer in answers.items():
         if isinstance(answer, Failure):
             audit.roster.log(f"{name}: {site} cannot be judged: {answer.reason}")
     _keep(fold, answers)
     return answers
+
+
+def _within(answer: Summary | Failure, most: int | None) -> Summary | Failure:
+    """What a site told, unless that is of more labels than it has, as it said when it joined."""
+    if isinstance(answer, Failure) or most is None or answer.images <= most:
+        return answer
+    return Failure(f"it told of {answer.images} labels, which must be {most} at most: it joined with those")
 
 
 def _train(audit: SiteAudit, fold: Fold, name: str) -> Server:
