@@ -117,8 +117,13 @@ def main() -> None:
             numbers = range(options.case, options.case + 1)
             tallies = [play_cases(target, options.seed, numbers, Path(folder)) for target in chosen[:1]]
     else:
-        tallies = [apart(target, options.seed, range(options.cases or target.cases)) for target in chosen]
-    print("\n".join([*(line for own in tallies for line in own.findings), table(tallies)]))
+        tallies = []
+        for target in chosen:
+            tallies.append(apart(target, options.seed, range(options.cases or target.cases)))
+            print(
+                "\n".join([f"{target.name}: {len(tallies[-1].findings)} findings", *tallies[-1].findings]), flush=True
+            )
+    print(table(tallies))
     grew = [own.target for own in tallies if own.grew]
     print(f"memory grew beyond {MAX_GROWTH} in {', '.join(grew)}" if grew else f"memory within {MAX_GROWTH} everywhere")
     sys.exit(bool(grew or any(own.findings for own in tallies)))

@@ -357,4 +357,4 @@ def opened(within: Path) -> Iterator[Door]:
 
 
 LAYOUTS: tuple[Write, ...] = (npz, npz, csv, csv, parquet, parquet, folder, folder, idx, cifar, published, published)
-DATA = Target("data", 2_000, 30.0, opened)
+DATA = Target("data", 2_000, 60.0, opened)

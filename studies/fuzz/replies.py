@@ -191,7 +191,8 @@ def _forge_state(rng: Random, states: dict[str, dict[str, Any]]) -> None:
         case 7:
             states.pop(rng.choice([*states]))
         case _:
-            own[name] = array * np.float32(rng.choice((-1, 0, 1e3, 1e17, 1e30)))
+            with np.errstate(all="ignore"):
+                own[name] = array * np.float32(rng.choice((-1, 0, 1e3, 1e17, 1e30)))
 
 
 def through_flower(rng: Random, content: Content) -> Reply:
@@ -440,4 +441,4 @@ def opened(folder: Path) -> Iterator[Door]:
 
 ENTRIES = (float("nan"), float("inf"), -float("inf"), 3e38, -3e38, 1e18, 1e-45, 1e10)
 METHODS = [name for name in method_names() if name not in ("local", "central")]
-REPLIES = Target("replies", 2_000, 30.0, opened)
+REPLIES = Target("replies", 2_000, 60.0, opened)
