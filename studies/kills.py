@@ -181,6 +181,7 @@ def play(kills: int, rounds: int, seed: int, folder: Path) -> Count:
         play_killed(own, seconds, kills, count, rng)
         if not count.findings:
             compare(own, expected, count)
+            print(f"{count.kills} kills, {count.finished} experiments finished", file=sys.stderr, flush=True)
     return count
 
 

@@ -23,7 +23,7 @@ from fedpca.errors import SettingsError
 from tests.unmeasured import unmeasured
 
 
-@pytest.mark.parametrize(("target", "cases"), [(SETTINGS, 80), (DATA, 100), (REPLIES, 100), (PORT, 40)])
+@pytest.mark.parametrize(("target", "cases"), [(SETTINGS, 60), (DATA, 60), (REPLIES, 60), (PORT, 20)])
 def test_nonsense_is_refused_in_plain_words_or_does_no_harm(
     target: Target, cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
