@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 
-from benchmarks import audit, cluster, commits, cost, flower, memory, speed, start, workers
+from benchmarks import audit, cluster, commits, cost, engines, flower, memory, speed, start, workers
 from benchmarks.table import table
 
 BENCHMARKS: dict[str, Callable[[], Mapping[str, object]]] = {
@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, Callable[[], Mapping[str, object]]] = {
     "cost": cost.measure,
     "start": start.measure,
     "flower": flower.measure,
+    "engines": engines.measure,
     "audit": audit.measure,
     "cluster": cluster.measure,
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -75,27 +77,22 @@ def plain(message: Message, context: Context) -> Message:
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
-    """Turns of one exchange each, the order changing; the figures go to the file that the run config names."""
+    """Turns of one exchange each, the order changing; the figures go to the file that the run config names.
+
+    Without `turns` in the run config, an exchange whenever the benchmark of engines asks for one.
+    """
+    from benchmarks.turns import answer_turns, exchange, meet_sites
     from fedpca.atomic import write_whole
-    from fedpca.core import NOBODY, Order
     from fedpca.flower.config import read_run_config
     from fedpca.flower.engine import FlowerEngine
-    from fedpca.models.build import build
-    from fedpca.models.flat import layout_of, params_of
-    from fedpca.sites.clients import SiteClients
-    from fedpca.sites.deployment import task_of
-    from fedpca.sites.roster import Roster
-    from fedpca.sites.run import meet
-    from fedpca.sites.session import Session
 
     config = dict(context.run_config)
-    turns, out = int(config.pop("turns")), Path(str(config.pop("figures")))
+    turns, out = int(config.pop("turns", 0)), Path(str(config.pop("figures", "")))
     experiment, deployment = read_run_config(config)
-    roster = Roster(FlowerEngine(grid), Session("0" * 32, task_of(experiment), deployment), print)
-    agreement = meet(roster)
-    net = build("cnn-small", (1, 8, 8), 10, 0)
-    layout, params = layout_of(net.module), params_of(net)
-    clients = SiteClients(roster, agreement, layout, lambda round: round > 0)
+    if not turns:
+        answer_turns(deployment.out, FlowerEngine(grid), experiment, deployment)
+        return
+    clients, layout, params = meet_sites(FlowerEngine(grid), experiment, deployment)
     sites = deployment.sites
     fedavg = FedAvg(fraction_evaluate=0.0, min_train_nodes=sites, min_available_nodes=sites)
     arrays = ArrayRecord(layout.named(params))
@@ -109,14 +106,8 @@ def main(grid: Grid, context: Context) -> None:
         fedavg.aggregate_train(turn, replies)
         return time.perf_counter() - began
 
-    def ours(ask: str, turn: int) -> float:
-        began = time.perf_counter()
-        orders = {site: Order(turn, 99, NOBODY) for site in clients.ids}
-        replies = list(getattr(clients, ask)(params, orders))
-        assert len(replies) == clients.exchanges[-1].answers == sites
-        return time.perf_counter() - began
-
-    kinds = {"flower_fedavg": flowers, "train": lambda turn: ours("train", turn), "report": lambda t: ours("report", t)}
+    kinds: dict[str, Callable[[int], float]] = {"flower_fedavg": flowers}
+    kinds |= {kind: partial(exchange, clients, params, kind) for kind in ("train", "report")}
     taken: dict[str, list[float]] = {kind: [] for kind in kinds}
     for turn in range(1, turns + 1):
         names = list(kinds)

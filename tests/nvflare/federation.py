@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import tomli_w
 import torch
+from benchmarks.nvflare_kits import ADMIN, SERVER, kit_of, project_of
 
 from fedpca import InProcess, Server, Workers, build, federate, load, params_of, play
 from fedpca.core import Shard
@@ -29,7 +30,6 @@ from tests.unmeasured import unmeasured
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "examples" / "nvflare-hospitals" / "job"
 NAMES = ("aachen", "bonn", "celle", "dessau")
-SERVER, ADMIN = "localhost", "admin@fedpca.org"
 LIMIT = 900.0  # seconds, for a machine that does much else; a quiet one needs a tenth
 BIN = str(Path(sys.executable).parent)
 
@@ -50,7 +50,7 @@ class Federation:
         return {**unmeasured(), **own, "OMP_NUM_THREADS": "1", "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
 
     def kit(self, name: str, project: str = "kits") -> Path:
-        return self.folder / project / "hospitals" / "prod_00" / name
+        return kit_of(self.folder / project, name)
 
     def provision(self, project: str = "kits", names: Sequence[str] = NAMES) -> None:
         """Certificates and kits, by NVFlare's own command; each operator then allows fedpca's classes."""
@@ -140,26 +140,6 @@ class Federation:
         path = self.folder / out / method / "seed-0" / "rounds.jsonl"
         text = path.read_text() if path.exists() else ""
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-
-
-def project_of(port: int, names: Sequence[str]) -> dict[str, object]:
-    participants = [{"name": SERVER, "type": "server", "org": "fedpca", "fed_learn_port": port}]
-    participants += [{"name": name, "type": "client", "org": name} for name in names]
-    participants += [{"name": ADMIN, "type": "admin", "org": "fedpca", "role": "project_admin"}]
-    impl = "nvflare.lighter.impl"
-    builders: list[dict[str, object]] = [
-        {"path": f"{impl}.workspace.WorkspaceBuilder", "args": {"template_file": ["master_template.yml"]}},
-        {"path": f"{impl}.static_file.StaticFileBuilder", "args": {"config_folder": "config"}},
-        {"path": f"{impl}.cert.CertBuilder"},
-        {"path": f"{impl}.signature.SignatureBuilder"},
-    ]
-    return {
-        "api_version": 3,
-        "name": "hospitals",
-        "description": "-",
-        "participants": participants,
-        "builders": builders,
-    }
 
 
 def digits(names: Sequence[str] = NAMES) -> dict[str, Shard]:

@@ -122,7 +122,7 @@ class FedPCAServer:
         config = Path(workspace.get_app_config_dir(fl_ctx.get_job_id()))
         engine = NVFlareEngine(calls_of(collab.clients), check, self.ending)
         try:
-            self._serve(engine, *read_run(config, Path(workspace.get_root_dir())))
+            self.serve(engine, *read_run(config, Path(workspace.get_root_dir())))
         except LegEndedError:
             self.log("sites came or came back: this job ends, the run goes on in the next one")
         except Exception as error:
@@ -132,7 +132,8 @@ class FedPCAServer:
             engine.close()
             self._wait_for_reader()
 
-    def _serve(self, engine: NVFlareEngine, experiment: Experiment, deployment: Deployment) -> None:
+    def serve(self, engine: NVFlareEngine, experiment: Experiment, deployment: Deployment) -> None:
+        """The run, or the audit if the settings ask for one."""
         if deployment.audit:
             from fedpca.sites.audit import serve_audit
 
