@@ -1,14 +1,15 @@
 """A Dask cluster of two one-core workers on loopback beside this process: a round, its bits, and what a run costs.
 
-A round of W2, whose clients train in two threads here and in two processes there, in turns. Then 1,000 runs of one
-round each, with `--jobs 2` and as tasks, a block of each in turn.
+A round of W2, and of as many images of CIFAR-10, whose clients train in two threads here and in two processes there, in
+turns. Then 1,000 runs of one round each, with `--jobs 2` and as tasks, a block of each in turn.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,9 +36,12 @@ TURNS, RUNS, BLOCKS = 5, 1000, 4
 
 
 def measure() -> dict[str, dict[str, float]]:
-    """Both, with one cluster."""
-    with TemporaryDirectory() as folder, _cluster(Path(folder)) as link:
-        return {"spread": spread(link, Path(folder)), "runs": overhead(link, Path(folder))}
+    """All of it, with one cluster; CIFAR-10 where `FEDPCA_DATA` has it."""
+    with TemporaryDirectory() as name, _cluster(folder := Path(name)) as link:
+        found = {"W2": spread(link, _w2(folder), TURNS)}
+        if has_cifar10():
+            found["cifar10"] = spread(link, _cifar10(folder), TURNS)
+        return {**found, "runs": overhead(link, folder)}
 
 
 @contextmanager
@@ -46,9 +50,8 @@ def _cluster(folder: Path) -> Iterator[Link]:
         yield link
 
 
-def spread(link: Link, folder: Path, turns: int = TURNS) -> dict[str, float]:
+def spread(link: Link, cell: Cell, turns: int) -> dict[str, float]:
     """The median round with two one-core workers over that with two threads here; whether all bits are the same."""
-    cell = _w2(folder)
     _, federation = Prepared().of(cell)
     nets = [build_model(cell.settings.model, federation.shape, len(federation.classes), 0) for _ in range(2)]
     start = Server(params_of(nets[0]))
@@ -57,15 +60,24 @@ def spread(link: Link, folder: Path, turns: int = TURNS) -> dict[str, float]:
         clients = {name: place(cell, federation, pool) for name, place in places.items()}
         rounds = {name: play(own.method, own, start, rounds=turns + 1) for name, own in clients.items()}
         times: dict[str, list[float]] = {name: [] for name in rounds}
-        for _ in range(turns + 1):
-            servers = {name: _timed(played, times[name]) for name, played in rounds.items()}
+        for turn in range(turns + 1):
+            order = list(rounds)[:: 1 if turn % 2 else -1]
+            servers = {name: _timed(rounds[name], times[name]) for name in order}
         vectors = zip(*(server.params.vectors for server in servers.values()), strict=True)
         same = all(one.equal(other) for one, other in vectors)
-    medians = {name: statistics.median(values[1:]) for name, values in times.items()}  # the first turn is to warm up
-    ratio = medians["workers"] / medians["threads"]
-    fastest = min(times["workers"][1:]) / min(times["threads"][1:])
+    return {**_ratios({name: values[1:] for name, values in times.items()}), "same_bits": same}
+
+
+def _ratios(times: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Of the medians, and of the shortest, which others on the machine hardly affect."""
+    medians = {name: statistics.median(values) for name, values in times.items()}
     seconds = {f"seconds_{name}": round(value, 2) for name, value in medians.items()}
-    return {"ratio": round(ratio, 3), "ratio_of_fastest": round(fastest, 3), **seconds, "same_bits": same}
+    fastest = min(times["workers"]) / min(times["threads"])
+    return {
+        "ratio": round(medians["workers"] / medians["threads"], 3),
+        "ratio_of_fastest": round(fastest, 3),
+        **seconds,
+    }
 
 
 def _timed(rounds: Iterator[Server], times: list[float]) -> Server:
@@ -82,10 +94,26 @@ def _w2(folder: Path) -> Cell:
     x = rng.integers(0, 256, (count + 10, 32, 32, 3), dtype=np.uint8)
     y = np.arange(count + 10) % 10
     np.savez(path, x_train=x[:count], y_train=y[:count], x_test=x[count:], y_test=y[count:])
-    training = {"lr": LR, "momentum": MOMENTUM, "weight_decay": DECAY, "batch": workload.batch}
-    data = {"dataset": str(path), "clients": workload.clients}
-    table = {"data": data, "model": {"name": workload.model}, "training": training, "methods": ["fedavg"], "seeds": [0]}
-    return cells(check_experiment(table, "benchmark"), folder / "w2")[0]
+    return _cell({"dataset": str(path), "clients": workload.clients}, {}, folder / "w2")
+
+
+def has_cifar10() -> bool:
+    """Whether `FEDPCA_DATA` names a folder that has it."""
+    return "FEDPCA_DATA" in os.environ and Path(os.environ["FEDPCA_DATA"], "cifar10").is_dir()
+
+
+def _cifar10(folder: Path) -> Cell:
+    """As many images as in W2, but real ones, cropped and flipped as in `paper/cifar10`."""
+    workload = WORKLOADS["W2"]
+    data = {"dataset": "cifar10", "clients": workload.clients, "train_images": workload.clients * workload.images}
+    return _cell(data, {"augment": "crop-flip"}, folder / "cifar10")
+
+
+def _cell(data: Mapping[str, object], training: Mapping[str, object], folder: Path) -> Cell:
+    workload = WORKLOADS["W2"]
+    own = {"lr": LR, "momentum": MOMENTUM, "weight_decay": DECAY, "batch": workload.batch, **training}
+    table = {"data": {**data}, "model": {"name": workload.model}, "training": own, "methods": ["fedavg"], "seeds": [0]}
+    return cells(check_experiment(table, "benchmark"), folder)[0]
 
 
 def overhead(link: Link, folder: Path, runs: int = RUNS, blocks: int = BLOCKS) -> dict[str, float]:
