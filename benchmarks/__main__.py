@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 
-from benchmarks import audit, cluster, commits, cost, engines, flower, memory, speed, start, workers
+from benchmarks import audit, cluster, commits, cost, engines, flower, memory, paper, speed, start, workers
 from benchmarks.table import table
 
 BENCHMARKS: dict[str, Callable[[], Mapping[str, object]]] = {
@@ -18,6 +18,7 @@ BENCHMARKS: dict[str, Callable[[], Mapping[str, object]]] = {
     "engines": engines.measure,
     "audit": audit.measure,
     "cluster": cluster.measure,
+    "paper": paper.measure,
 }
 NAMES = (*BENCHMARKS, "speed")
 

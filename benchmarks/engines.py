@@ -23,7 +23,7 @@ from fedpca.nvflare.kit import ALLOW_LIST, RESOURCES, prepare_kit, read_resource
 from fedpca.operate.processes import Child, end, environment, free_port, program, wait_until_open
 from fedpca.settings.toml import nest
 
-TURNS = 9
+TURNS = 7
 KINDS = ("train", "report")
 JOB = ROOT / "examples" / "nvflare-hospitals" / "job"
 SERVER_CLASS, OUR_CLASS = "fedpca.nvflare.apps.FedPCAServer", "benchmarks.nvflare_app.TurnServer"

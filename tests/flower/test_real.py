@@ -11,9 +11,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import dedent
 
@@ -23,40 +21,26 @@ import tomli_w
 import torch
 from safetensors.torch import load_file
 
-from fedpca import InProcess, Server, Workers, build, federate, load, params_of, play, read_experiment
 from fedpca.core import Shard
-from fedpca.models.flat import layout_of
 from fedpca.operate.keys import make_keys
-from fedpca.operate.processes import free_port
-from fedpca.operate.supervisor import alive, descendants, send
+from fedpca.operate.supervisor import alive, descendants
 from fedpca.results.page import write_page
 from fedpca.results.read.runs import find_runs
-from fedpca.runs.check import check_experiment, method_of
+from tests.real import LIMIT, Parties, assert_engines_bits, digits, write_data
 from tests.sites.hospitals import simulated, write_hospitals
 from tests.unmeasured import unmeasured
 
 NAMES = ("aachen", "bonn", "celle", "dessau", "essen", "fulda", "gotha", "halle")
-LIMIT = 900.0  # seconds, for a machine that does much else; a quiet one needs a tenth
 COMPONENTS = {"serverapp": "fedpca.flower.apps:server_app", "clientapp": "fedpca.flower.apps:client_app"}
 FEDPCA = [sys.executable, "-m", "fedpca"]
 
 
-@dataclass
-class Federation:
-    """A server and its sites, all on this machine, each started as its operator would."""
-
-    folder: Path
-    prefix: list[str]  # before a command, to have it without a network
-    shards: dict[str, Shard]
-    port: int = field(default_factory=free_port)
-    started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+class Federation(Parties):
+    """Each is started as its operator would."""
 
     def start(self, name: str, *options: str) -> subprocess.Popen[bytes]:
         env = {**unmeasured(), "FEDPCA_CACHE": str(self.folder / "cache")}
-        with (self.folder / f"{name}.log").open("ab") as log:
-            command = [*self.prefix, *FEDPCA, "deploy", *options]
-            self.started[name] = subprocess.Popen(command, cwd=self.folder, env=env, stdout=log, stderr=log)
-        return self.started[name]
+        return self.spawn(name, [*FEDPCA, "deploy", *options], env)
 
     def start_server(self) -> None:
         before = self.log("server").count("ready at")
@@ -66,14 +50,6 @@ class Federation:
     def start_site(self, name: str) -> None:
         own = ["--site", name, "--keys", f"keys/sites/{name}", "--data", f"data/{name}"]
         self.start(name, "client", *own, "--server", f"127.0.0.1:{self.port}")
-
-    def kill(self, name: str) -> None:
-        """As if its plug were pulled."""
-        process = self.started.pop(name)
-        family = {process.pid, *descendants([process.pid])}
-        send(list(family), signal.SIGKILL)
-        process.wait()
-        self.wait_for(lambda: not alive(family))
 
     def end(self) -> None:
         family = descendants(process.pid for process in self.started.values())
@@ -97,47 +73,10 @@ class Federation:
         project = {"name": "trial", "version": "0.1.0", "dependencies": []}
         (app / "pyproject.toml").write_text(tomli_w.dumps({"project": project, "tool": {"flwr": {"app": flower}}}))
 
-    def wait_for(self, what: Callable[[], object], run: subprocess.Popen[bytes] | None = None) -> None:
-        """Waits until something is so; a run that ends before that ends the wait."""
-        limit = time.monotonic() + LIMIT
-        while not what():
-            assert time.monotonic() < limit, f"nothing within {LIMIT} s; {self.tails()}"
-            assert run is None or run.poll() is None or what(), self.tails()
-            time.sleep(0.2)
-
-    def log(self, name: str) -> str:
-        path = self.folder / f"{name}.log"
-        return path.read_text(errors="replace") if path.exists() else ""
-
-    def tails(self) -> str:
-        return "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in self.folder.glob("*.log"))
-
-    def lines(self, out: str, method: str) -> list[dict]:
-        path = self.folder / out / method / "seed-0" / "rounds.jsonl"
-        text = path.read_text() if path.exists() else ""
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-
-
-def digits(sites: int) -> dict[str, Shard]:
-    """Digits of so many sites, the last one's images noisy, another's labels wrong."""
-    table = {"data": {"clients": sites, "train_images": 60 * sites}, "rare": {"share": 1 / sites, "sigma": 0.5}}
-    settings = check_experiment({**table, "noise": {"clients": 1 / sites, "labels": 0.8}}, "digits")
-    shards = federate(settings, load(settings.data)).shards.values()
-    return {name: Shard(own.x[torch.arange(len(own.y))], own.y) for name, own in zip(NAMES, shards, strict=False)}
-
 
 def made(folder: Path, prefix: list[str], sites: int) -> Iterator[Federation]:
-    federation = Federation(folder, prefix, digits(sites))
-    for name, shard in federation.shards.items():
-        (folder / "data" / name).mkdir(parents=True)
-        held = torch.arange(0, len(shard.y), 5)
-        np.savez(
-            folder / "data" / name / "images.npz",
-            x_train=shard.x,
-            y_train=shard.y,
-            x_test=shard.x[held],
-            y_test=shard.y[held],
-        )
+    federation = Federation(folder, prefix, digits(NAMES[:sites]))
+    write_data(folder / "data", federation.shards)
     yield from started(federation, list(federation.shards))
 
 
@@ -170,18 +109,6 @@ def hospitals(tmp_path: Path, prefix: list[str]) -> Iterator[Federation]:
     yield from started(Federation(tmp_path, prefix, {}), NAMES[:4])
 
 
-def assert_engines_bits(federation: Federation, folder: Path) -> None:
-    """The final weights are those of the in-process engine on the same data."""
-    settings = read_experiment(folder / "settings.toml")
-    workers = Workers([build(settings.model.name, (1, 8, 8), 10, 0)])
-    method = method_of(settings)
-    clients = InProcess(method, federation.shards, workers, 0, batched=False)
-    *_, server = play(method, clients, Server(params_of(workers.nets[0])), settings.rounds)
-    expected, came = layout_of(workers.nets[0].module).named(server.params), load_file(folder / "final.safetensors")
-    assert expected.keys() == came.keys()
-    assert all(torch.equal(expected[name], came[name]) for name in expected)
-
-
 def played(federation: Federation, sites: int, killed_after: int | None) -> None:
     config = {"methods": "fedpca-hs", "rounds": 5, "method.fedpca-hs.warmup": 3, "deploy.deadline": LIMIT}
     config |= {"deploy.sites": sites, "deploy.quorum": sites, "deploy.out": str(federation.folder / "equal")}
@@ -200,7 +127,7 @@ def played(federation: Federation, sites: int, killed_after: int | None) -> None
     assert [line["round"] for line in lines] == [1, 2, 3, 4, 5]
     assert all(not line["left_out"] for line in lines)
     assert set(lines[-1]["groups"]) == set(federation.shards)
-    assert_engines_bits(federation, folder)
+    assert_engines_bits(federation.shards, folder)
     page = write_page(find_runs([federation.folder / "equal"]))
     assert all(name in page for name in federation.shards)
 

@@ -24,7 +24,8 @@ from fedpca.sites import roster
 from fedpca.sites.audit import serve_audit
 from fedpca.sites.deployment import read_deployment
 from fedpca.sites.run import serve
-from tests.nvflare.federation import NAMES, digits, expected_weights, write_data
+from tests.nvflare.federation import NAMES
+from tests.real import digits, expected_weights, write_data
 from tests.nvflare.sites import LocalSite, caller  # noqa: F401 (a fixture)
 
 
@@ -39,7 +40,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def shards() -> dict[str, Shard]:
-    return digits()
+    return digits(NAMES)
 
 
 @pytest.fixture

@@ -8,16 +8,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from fedpca.results.page import write_page
 from fedpca.results.read.runs import find_runs
 from tests.nvflare.faulty import SECRET
-from tests.nvflare.federation import LIMIT, NAMES, SERVER, Federation, digits, expected_weights, started
+from tests.nvflare.federation import NAMES, SERVER, Federation, started
+from tests.real import LIMIT, assert_engines_bits, digits
 
 pytestmark = [
     pytest.mark.slow,
@@ -27,14 +25,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory, prefix: list[str]) -> Iterator[Federation]:
-    yield from started(Federation(tmp_path_factory.mktemp("four"), prefix, digits()))
-
-
-def assert_engines_bits(federation: Federation, folder: Path) -> None:
-    expected = expected_weights(folder / "settings.toml", federation.shards)
-    found = load_file(folder / "final.safetensors")
-    assert expected.keys() == found.keys()
-    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    yield from started(Federation(tmp_path_factory.mktemp("four"), prefix, digits(NAMES)))
 
 
 @pytest.mark.parametrize("method", ["fedpca-hs-auto", "fedcorr"])
@@ -56,7 +47,7 @@ def test_four_sites_give_the_engines_bits_with_a_server_killed_in_between(four: 
     assert [line["round"] for line in lines] == [*range(1, 9)]
     assert all(not line["left_out"] for line in lines)
     assert set(lines[-1]["groups"]) == set(four.shards)
-    assert_engines_bits(four, folder)
+    assert_engines_bits(four.shards, folder)
     page = write_page(find_runs([out / method]))
     assert all(name in page for name in four.shards)
 

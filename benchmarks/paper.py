@@ -1,0 +1,67 @@
+"""What the paper's table on CIFAR-10 would take: CPU seconds of a little of every method, and the product on paper."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+
+import torch
+
+from benchmarks.workers import shards_of
+from benchmarks.workloads import WORKLOADS
+from fedpca.core import Server
+from fedpca.loop import play_round
+from fedpca.models.build import build
+from fedpca.models.flat import params_of
+from fedpca.runs.check import method_of, read_experiment
+from fedpca.runs.evaluate import probabilities
+from fedpca.settings.experiment import Experiment
+from fedpca.settings.shipped import shipped_experiments
+from fedpca.simulate.clients import InProcess
+from fedpca.simulate.workers import Workers
+
+NAME = "paper/cifar10"
+CLIENTS, IMAGES = 4, 64  # one batch each
+TRAINED, TESTED, SETTINGS = 50_000, 20_000, 3  # images of a round; of the common and of the rare test group
+HOUR = 3600
+SHAPE = WORKLOADS["W2"].shape
+
+
+def measure() -> dict[str, object]:
+    """CPU seconds for 1,000 images, in the last stage of each method, and core hours of all runs of the table."""
+    experiment = read_experiment(shipped_experiments()[NAME])
+    torch.set_num_threads(1)
+    with closing(Workers([build(experiment.model.name, SHAPE, 10, 0)])) as workers:
+        found = {name: _seconds(partial(_play, experiment, name, workers)) for name in experiment.methods}
+        tested = _seconds(lambda: _test(workers))
+    per_round = {name: (TRAINED * own + TESTED * tested) / 1000 for name, own in found.items()}
+    hours = sum(per_round.values()) * experiment.rounds * len(experiment.seeds) * SETTINGS / HOUR
+    return {
+        "seconds_per_1000_images": {name: round(own, 1) for name, own in {**found, "a test": tested}.items()},
+        "seconds_per_round": {name: round(own) for name, own in per_round.items()},
+        "runs": len(experiment.methods) * len(experiment.seeds) * SETTINGS,
+        "core_hours": round(hours),
+    }
+
+
+def _play(experiment: Experiment, name: str, workers: Workers) -> None:
+    """A round of clients with one batch each, in the method's last stage."""
+    method = method_of(experiment, name)
+    clients = InProcess(method, shards_of(SHAPE, CLIENTS, IMAGES), workers, seed=0)
+    play_round(method.stages[-1].recipe, clients, Server(params_of(workers.nets[0])), rounds=experiment.rounds)
+
+
+def _test(workers: Workers) -> None:
+    probabilities(workers, params_of(workers.nets[0]), shards_of(SHAPE, 1, CLIENTS * IMAGES)["0"])
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    """CPU seconds of this process for 1,000 images, the shorter of two times: others on the machine matter less."""
+    times = []
+    for _ in range(2):
+        began = time.process_time()
+        work()
+        times.append(time.process_time() - began)
+    return min(times) * 1000 / (CLIENTS * IMAGES)
