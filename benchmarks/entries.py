@@ -9,7 +9,7 @@ from benchmarks.race import ROOT, Entry
 from benchmarks.workloads import WORKLOADS, cores
 
 PEERS = ("flower", "pfl", "fluke", "fedlab")
-TURNS = {"W1": 5, "W2": 3, "W3": 9, "W4-100": 9, "W4-1000": 5, "W4-5000": 3}
+TURNS = {"W1": 5, "W2": 3, "W3": 9, "W4-100": 9, "W4-1000": 5, "W4-5000": 3, "W6": 3}
 SHORT = ("W3", "W4-100")  # where all but Flower play several rounds in each turn, for about as long: 25 of ours, else 5
 LONG = ("W2", "W4-100", "W4-1000", "W4-5000")  # where every system runs in its first way alone, as a rule its fastest
 
@@ -23,6 +23,7 @@ WAYS = {
     "fedlab": [MANY, ALL],
 }
 # small models are no faster on all cores, and far slower once anything else runs there
+SMALL = ("mlp", "resnet8")
 WAYS_OF_SMALL = {
     "limit": [ONE, ALL],
     "naive": [ONE, ALL],
@@ -39,7 +40,7 @@ def ways_of(system: str, workload: str) -> Ways:
     """The ways to run a system; its time is that of the fastest."""
     if system.startswith("fedpca"):  # finds its own way
         return {system: Entry(_command(system, workload), 25 if workload in SHORT else 1)}
-    ways = (WAYS_OF_SMALL if WORKLOADS[workload].model == "mlp" else WAYS)[system]
+    ways = (WAYS_OF_SMALL if WORKLOADS[workload].model in SMALL else WAYS)[system]
     chosen = dict.fromkeys(ways[:1] if workload in LONG else ways)
     return {f"{system} {workers}x{threads}": _entry(system, workload, workers, threads) for workers, threads in chosen}
 

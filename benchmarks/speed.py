@@ -22,7 +22,7 @@ from benchmarks.entries import PEERS, TURNS, Ways, python_of, ways_of
 from benchmarks.race import Result, race
 from benchmarks.workloads import WORKLOADS, cores
 
-NAMES = ("W1", "W2", "W3", "W4", "W5")
+NAMES = ("W1", "W2", "W3", "W4", "W5", "W6")
 SIZES = (100, 1000, 5000)  # clients in W4
 
 Figures = dict[str, Any]

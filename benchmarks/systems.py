@@ -39,7 +39,7 @@ def limit(workload: Workload) -> Iterator[Weights]:
     while True:
         yield list(model.parameters())
         for x, y in data:
-            fit(model, optimizer, x, y, workload.batch)
+            fit(model, optimizer, x, y, workload.batch, workload.pad)
 
 
 def naive(workload: Workload) -> Iterator[Weights]:
@@ -51,7 +51,7 @@ def naive(workload: Workload) -> Iterator[Weights]:
         states = []
         for x, y in data:
             local = copy.deepcopy(model)
-            fit(local, optimizer_of(local), x, y, workload.batch)
+            fit(local, optimizer_of(local), x, y, workload.batch, workload.pad)
             states.append((len(y) / total, local.state_dict()))
         model.load_state_dict({name: sum(share * state[name] for share, state in states) for name in states[0][1]})
 
@@ -67,6 +67,7 @@ def fedpca(workload: Workload, name: str = "fedavg") -> Iterator[Weights]:
     from fedpca.simulate.workers import Workers
 
     training = {"lr": LR, "momentum": MOMENTUM, "weight_decay": DECAY, "batch": workload.batch}
+    training |= {"augment": f"crop-flip-{workload.pad}"} if workload.pad else {}
     table = {"model": {"name": workload.model}, "training": training, "method": {"fedpca-hs": {"warmup": 0}}}
     shards = {str(client): Shard(x, y) for client, (x, y) in enumerate(data_of(workload))}
     method = method_of(check_experiment(table, "benchmark"), name)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 
@@ -23,6 +24,7 @@ class Workload:
     images: int  # of each client
     shape: tuple[int, int, int]  # channels, height, width
     batch: int
+    pad: int = 0  # if not 0, each batch's images are cropped by as many pixels and flipped, at random
 
     @property
     def steps(self) -> int:
@@ -42,6 +44,7 @@ WORKLOADS = {
     "W2": Workload("resnet18", 10, 128, (3, 32, 32), 64),
     "W3": DIGITS,
     **{f"W4-{clients}": replace(DIGITS, clients=clients) for clients in (100, 1000, 5000)},
+    "W6": Workload("resnet8", 50, 400, (3, 16, 16), 16, pad=2),
 }
 
 
@@ -71,15 +74,26 @@ def optimizer_of(model: nn.Module) -> SGD:
     return SGD(model.parameters(), lr=LR, momentum=MOMENTUM, weight_decay=DECAY)
 
 
-def batches(x: Tensor, y: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """One epoch, shuffled."""
+def crop_flip(images: Tensor, pad: int) -> Tensor:
+    """Each image shifted by up to `pad` pixels and mirrored by the toss of a coin, the whole batch at once."""
+    count, _, height, width = images.shape
+    padded = functional.pad(images, (pad,) * 4)
+    top, left = torch.randint(2 * pad + 1, (2, count, 1))
+    rows, columns = top + torch.arange(height), left + torch.arange(width)
+    columns = torch.where(torch.randint(2, (count, 1)) == 1, columns.flip(1), columns)
+    changed = padded[torch.arange(count)[:, None, None], :, rows[:, :, None], columns[:, None, :]]
+    return changed.permute(0, 3, 1, 2).contiguous()
+
+
+def batches(x: Tensor, y: Tensor, size: int, pad: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+    """One epoch, shuffled, and changed where there is a pad."""
     for rows in torch.randperm(len(y)).split(size):
-        yield x[rows], y[rows]
+        yield (crop_flip(x[rows], pad) if pad else x[rows]), y[rows]
 
 
-def fit(model: nn.Module, optimizer: SGD, x: Tensor, y: Tensor, batch: int) -> None:
+def fit(model: nn.Module, optimizer: SGD, x: Tensor, y: Tensor, batch: int, pad: int = 0) -> None:
     """Trains one epoch in place."""
-    for images, labels in batches(x, y, batch):
+    for images, labels in batches(x, y, batch, pad):
         optimizer.zero_grad()
         cross_entropy(model(images), labels).backward()
         optimizer.step()
@@ -142,4 +156,41 @@ class ResNet18(nn.Module):
         return logits
 
 
-MODELS = {"mlp": mlp, "cnn-small": cnn_small, "resnet18": lambda shape: ResNet18(shape[0])}
+class NarrowBlock(nn.Module):
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+        self.shortcut = (
+            nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+            if stride != 1 or inputs != outputs
+            else nn.Identity()
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(self.norm1(self.conv1(x)))
+        return torch.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+
+
+class ResNet8(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, 16, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(16)
+        self.blocks = nn.Sequential(NarrowBlock(16, 16, 1), NarrowBlock(16, 32, 2), NarrowBlock(32, 64, 2))
+        self.fc = nn.Linear(64, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.blocks(torch.relu(self.norm(self.conv(x))))
+        logits: Tensor = self.fc(x.mean(dim=(2, 3)))
+        return logits
+
+
+MODELS = {
+    "mlp": mlp,
+    "cnn-small": cnn_small,
+    "resnet18": lambda shape: ResNet18(shape[0]),
+    "resnet8": lambda shape: ResNet8(shape[0]),
+}

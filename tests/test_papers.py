@@ -34,6 +34,7 @@ FIRST: dict[Noise, Sizes] = {(0.2, 1.0): (35, 5, 10)}
 FURTHER: dict[Noise, Sizes] = {(0.1, 1.0): (40, 5, 5), (0.2, 0.8): (35, 5, 10), (0.4, 0.6): (25, 5, 20)}
 ICH: dict[Noise, Sizes] = {(0.1, 1.0): (14, 4, 2), (0.2, 0.8): (12, 4, 4), (0.4, 0.6): (8, 4, 8)}
 FIRST_ICH: dict[Noise, Sizes] = {(0.1, 1.0): (14, 4, 2)}
+WITHOUT_AND_WITH: dict[Noise, Sizes] = {(0.0, 0.0): (16, 4, 0), (0.1, 1.0): (14, 4, 2)}
 UNIFORM: dict[Noise, Sizes] = {(0.2, 1.0): (36, 5, 10)}
 ISIC: dict[Noise, Sizes] = {(0.1, 1.0): (14, 4, 2)}
 
@@ -55,6 +56,7 @@ FACTS = {
     "cifar10": Fact("cifar10", CIFAR, ROWS),
     "rsna-ich": Fact("rsna-ich", ICH, ROWS, q=1.0),
     "isic-2019": Fact("isic-2019", ISIC, ROWS, q=0.4),
+    "fair-robust": Fact("rsna-ich", WITHOUT_AND_WITH, ROWS, q=1.0),
     "ablation": Fact("cifar10", FIRST, ABLATED),
     "ablation-rsna-ich": Fact("rsna-ich", FIRST_ICH, ABLATED, q=1.0),
     "combined": Fact("cifar10", FIRST, {*WITH_D, "fedpca-d"}),
@@ -142,7 +144,7 @@ def test_every_noise_setting_of_the_paper_is_there(name: str):
         for cell in table.cells
         if (table.study, cell.dataset) == (FACTS[name].study, FACTS[name].dataset)
     }
-    assert noises <= printed, "as the facts file of the results has it"
+    assert noises - {(0.0, 0.0)} <= printed, "as the facts file of the results has it"
 
 
 @pytest.mark.parametrize(("name", "setting"), SETTINGS)

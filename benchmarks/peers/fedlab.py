@@ -30,12 +30,12 @@ from benchmarks.workloads import LR, WORKLOADS, Workload, batches, data_of, mode
 class Clients(FedDataset):
     """Batches straight from the tensors: faster than the DataLoader that FedLab's examples use."""
 
-    def __init__(self, data: list[tuple[Tensor, Tensor]]) -> None:
+    def __init__(self, data: list[tuple[Tensor, Tensor]], pad: int) -> None:
         super().__init__()
-        self.data, self.num = data, len(data)
+        self.data, self.num, self.pad = data, len(data), pad
 
     def get_dataloader(self, id: int, batch_size: int, type: str = "train") -> Iterator[tuple[Tensor, Tensor]]:
-        return batches(*self.data[id], batch_size)
+        return batches(*self.data[id], batch_size, self.pad)
 
 
 class Trainer(FedAvgSerialClientTrainer):
@@ -70,7 +70,7 @@ class Pipeline(StandalonePipeline):
 
 def trainer_of(workload: Workload, data: list[tuple[Tensor, Tensor]]) -> Trainer:
     trainer = Trainer(model_of(workload), len(data), cuda=False)
-    trainer.setup_dataset(Clients(data))
+    trainer.setup_dataset(Clients(data, workload.pad))
     trainer.setup_optim(1, workload.batch, LR)
     return trainer
 

@@ -43,7 +43,7 @@ def train(message: Message, context: Context) -> Message:
     data, model = _data_and_model(name)
     x, y = data[int(context.node_config["partition-id"])]
     model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
-    fit(model, optimizer_of(model), x, y, WORKLOADS[name].batch)
+    fit(model, optimizer_of(model), x, y, WORKLOADS[name].batch, WORKLOADS[name].pad)
     metrics = MetricRecord({"num-examples": len(y)})
     return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
 

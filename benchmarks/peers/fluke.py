@@ -15,10 +15,22 @@ from fluke import DDict, FlukeENV
 from fluke.algorithms.fedavg import FedAVG
 from fluke.data import DataSplitter, DummyDataContainer, FastDataLoader
 from fluke.utils import FederationObserver
-from torch import nn
+from torch import Tensor, nn
 
 from benchmarks.racer import Racer
-from benchmarks.workloads import CLASSES, DECAY, LR, MOMENTUM, WORKLOADS, Workload, data_of, model_of
+from benchmarks.workloads import CLASSES, DECAY, LR, MOMENTUM, WORKLOADS, Workload, crop_flip, data_of, model_of
+
+
+class Changing(nn.Module):
+    """The model, which crops and flips what it is trained on: fluke's loader gives images as they are."""
+
+    def __init__(self, model: nn.Module, pad: int) -> None:
+        super().__init__()
+        self.model, self.pad = model, pad
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.model(crop_flip(x, self.pad) if self.training else x)
+        return logits
 
 
 class Pauses(FederationObserver):
@@ -43,7 +55,8 @@ def federation(workload: Workload, persistency: bool = False) -> FedAVG:
         "optimizer": {"name": "SGD", "lr": LR, "momentum": MOMENTUM, "weight_decay": DECAY},
         "scheduler": {"name": "StepLR", "step_size": 1, "gamma": 1},
     }
-    settings = DDict(client=client, server={"weighted": True}, model=model_of(workload))
+    model = Changing(model_of(workload), workload.pad) if workload.pad else model_of(workload)
+    settings = DDict(client=client, server={"weighted": True}, model=model)
     return FedAVG(workload.clients, DataSplitter(container), settings)
 
 

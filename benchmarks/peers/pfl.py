@@ -16,19 +16,19 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.peers.processes import free_port, start_again
 from benchmarks.racer import Racer
-from benchmarks.workloads import DECAY, LR, MOMENTUM, WORKLOADS, Workload, data_of, model_of
+from benchmarks.workloads import DECAY, LR, MOMENTUM, WORKLOADS, Workload, crop_flip, data_of, model_of
 
 
 class Trainee(nn.Module):
     """The model under the two methods that pfl calls."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, pad: int) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.pad = model, pad
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         self.model.train()
-        return cross_entropy(self.model(x), y)
+        return cross_entropy(self.model(crop_flip(x, self.pad) if self.pad else x), y)
 
     def metrics(self, x: Tensor, y: Tensor) -> dict[str, object]:
         from pfl.metrics import Weighted
@@ -59,7 +59,7 @@ def run(workload: Workload, first: bool) -> None:
     from pfl.metrics import Metrics
     from pfl.model.pytorch import PyTorchModel
 
-    trainee = Trainee(model_of(workload))
+    trainee = Trainee(model_of(workload), workload.pad)
     racer = Racer(trainee.parameters()) if first else None
 
     class Pauses(TrainingProcessCallback):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -78,10 +78,14 @@ class Run:
             return None
         return IdentifySettings.model_validate(rules[0])
 
-    def scenario(self) -> str:
-        """What must be equal for two runs to stand in one table: all but method, seed, device and saved features."""
+    def scenario(self, but: Collection[str] = ()) -> str:
+        """What must be equal for two runs to stand in one table: all but method, seed, device and saved features.
+
+        Where scenarios stand beside each other, also `but` the settings, by their first names, in which they differ.
+        """
         evaluation = self.settings.evaluation.model_copy(update={"features": 0})
         same = {"methods": ("-",), "seeds": (0,), "method": {}, "device": "cpu", "evaluation": evaluation}
+        same |= {name: Experiment.model_fields[name].get_default(call_default_factory=True) for name in but}
         return self.settings.model_copy(update=same).model_dump_json()
 
     def distinction(self) -> dict[str, object]:
@@ -180,11 +184,14 @@ def distinction_words(settings: Mapping[str, object]) -> str:
     return f"; {', '.join(words)}" if words else ""
 
 
-def by_scenario(runs: Sequence[Run]) -> list[list[Run]]:
-    """Runs that may stand in one table, together; scenarios in the order in which they first occur."""
+def by_scenario(runs: Sequence[Run], but: Collection[str] = ()) -> list[list[Run]]:
+    """Runs that may stand in one table, together; scenarios in the order in which they first occur.
+
+    Scenarios that differ only in the settings `but` count as one.
+    """
     scenarios: dict[str, list[Run]] = {}
     for run in runs:
-        scenarios.setdefault(run.scenario(), []).append(run)
+        scenarios.setdefault(run.scenario(but), []).append(run)
     return list(scenarios.values())
 
 

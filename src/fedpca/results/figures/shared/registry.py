@@ -20,12 +20,16 @@ FOLDER = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class FigureKind:
-    """One kind of figure: `draw` takes the runs of one scenario and returns None where they lack what it needs."""
+    """One kind of figure: `draw` takes the runs of one scenario and returns None where they lack what it needs.
+
+    A figure `across` some settings takes the runs of all scenarios that differ in nothing but these.
+    """
 
     name: str
     draw: Callable[..., Figure | None]
     lacking: str  # what the runs lack, for people
     of_round: bool = False  # whether it shows one round: `draw` then also takes `round`, None for the last
+    across: frozenset[str] = frozenset()
 
 
 class _Files(Mapping[str, FigureKind]):

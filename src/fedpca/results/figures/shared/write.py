@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,18 +36,21 @@ class FigureResult:
 
 
 def write_figures(runs: Sequence[Run], folder: Path, round: int | None = None) -> list[FigureResult]:
-    """Writes every figure of every scenario as PNG and PDF; `round` is for those of one round, by default the last."""
+    """Writes every figure of every scenario, or of every few that it compares, as PNG and PDF; `round` is for those of one round, by default the last."""
     if not has_matplotlib():
         raise UserError("figures need matplotlib, which is not installed: pip install 'fedpca[results]'")
     if folder.exists() and not folder.is_dir():
         raise RunError(f"figures go into a folder, but {folder} is a file: name another")
-    scenarios = by_scenario(runs)
-    ends = slugs([name_of(members) for members in scenarios])
     return [
-        _write(FIGURES[name], members, folder / f"{name}{end}", round)
-        for members, end in zip(scenarios, ends, strict=True)
-        for name in FIGURES
+        _write(kind, members, folder / f"{kind.name}{end}", round)
+        for kind in (FIGURES[name] for name in FIGURES)
+        for members, end in _named(by_scenario(runs, kind.across))
     ]
+
+
+def _named(scenarios: Sequence[Sequence[Run]]) -> Iterable[tuple[Sequence[Run], str]]:
+    """Scenarios, each with the end of its files' names."""
+    return zip(scenarios, slugs([name_of(members) for members in scenarios]), strict=True)
 
 
 def has_matplotlib() -> bool:
