@@ -11,10 +11,11 @@ from benchmarks.entries import ways_of
 from benchmarks.race import ROOT, Entry, Result, race
 from benchmarks.systems import fedpca, fedpca_hs, limit, naive
 from benchmarks.table import table
-from benchmarks.workloads import WORKLOADS, Workload, cores, data_of, fit, model_of, optimizer_of
+from benchmarks.workloads import WORKLOADS, Workload, cores, crop_flip, data_of, fit, model_of, optimizer_of
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from fedpca.models.build import build
+from fedpca.parts.client.augment import CropFlip
 
 
 def weights_after_a_round(system, workload):
@@ -33,7 +34,7 @@ def equal_images(monkeypatch):
     return x, y
 
 
-@pytest.mark.parametrize("name", ["W1", "W2", "W3"])
+@pytest.mark.parametrize("name", ["W1", "W2", "W3", "W6"])
 def test_models_have_the_tensors_of_fedpca_s(name):
     workload = WORKLOADS[name]
     theirs = build(workload.model, workload.shape, 10, seed=0).module.state_dict()
@@ -50,6 +51,7 @@ def test_workloads_are_those_of_the_published_comparison():
         "W4-100": (100, 18, 100),
         "W4-1000": (1000, 18, 1000),
         "W4-5000": (5000, 18, 5000),
+        "W6": (50, 400, 1250),
     }
 
 
@@ -60,6 +62,17 @@ def test_data_are_the_same_each_time_and_as_large_as_said():
         torch.equal(a, b) for one, other in zip(first, second, strict=True) for a, b in zip(one, other, strict=True)
     )
     assert sum(tensor.nbytes for client in first for tensor in client) == pytest.approx(workload.megabytes * 2**20)
+
+
+def test_cropped_and_flipped_images_are_those_that_fedpca_makes():
+    """Of an image whose pixels are all different: the same set of pictures, each about as often."""
+    image = torch.arange(1.0, 10).view(1, 1, 3, 3)
+    ours = crop_flip(image.expand(2000, 1, 3, 3), pad=1)
+    theirs = CropFlip(pad=1)(image.expand(2000, 1, 3, 3).contiguous(), torch.Generator().manual_seed(0))
+    (kinds, counts), (known, _) = (each.unique(dim=0, return_counts=True) for each in (ours, theirs))
+    assert torch.equal(kinds, known)
+    assert len(kinds) == 18
+    assert counts.min() > 60
 
 
 @pytest.mark.parametrize("system", [limit, naive])

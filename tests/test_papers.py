@@ -9,7 +9,7 @@ import pytest
 
 from fedpca.data.cache import Dataset, Part
 from fedpca.data.federation import federate
-from fedpca.methods.registry import settings_of
+from fedpca.methods.registry import method_names, settings_of
 from fedpca.results.tables.facts import read_facts, study_of
 from fedpca.runs.check import method_of, read_settings
 from fedpca.settings.experiment import Experiment
@@ -282,3 +282,20 @@ def test_lite_studies_ask_what_the_papers_do_on_the_data_and_model_of_the_lite_t
     lengths = name == "warmup-sweep"  # of 60 rounds in place of 500
     assert lengths or list(own) == list(papers)
     assert {asked(e) for e in own.values()} == {asked(e) for e in papers.values()}
+
+
+@pytest.mark.parametrize(
+    ("name", "without"),
+    [
+        ("rivals", set()),
+        ("lite/fashion", set()),
+        ("lite/cifar10n", set()),
+        ("lite/dirichlet", set()),
+        ("heart-disease", {"hnobs"}),  # an oracle, where nobody knows the truth
+        ("lite/skin-centres", {"hnobs"}),
+    ],
+)
+def test_the_benchmark_compares_all_methods(name: str, without: set[str]):
+    for own in read_settings(FOLDER / f"{name}.toml").values():
+        assert set(own.methods) == set(method_names()) - without
+        assert len(own.methods) == len(set(own.methods))

@@ -156,9 +156,10 @@ def test_the_specifications_growing_radius():
     assert radius_in(When(1, 300), 0.05, 0.0) == 0.05
 
 
-def test_fednoro_warms_up_as_fedavg_and_stays_it_where_clients_are_alike():
+@pytest.mark.parametrize("name", ["fednoro", "fedelc"])
+def test_who_finds_the_noisy_warms_up_as_fedavg_and_stays_it_where_clients_are_alike(name: str):
     experiment, federation = tiny()
-    method = made("fednoro", experiment, warmup=WARMUP, logit_adjustment=False)
+    method = made(name, experiment, warmup=WARMUP, logit_adjustment=False)
     for one, two in zip(servers(method, federation, rounds=WARMUP), plain()[:WARMUP], strict=True):
         assert same(one, two)
     twins = replace(federation, shards=dict.fromkeys(federation.shards, federation.shards["0"]))
@@ -237,7 +238,9 @@ def batch_normed(shape: tuple[int, int, int]) -> tuple[Net, list[float]]:
 
 @pytest.mark.parametrize(
     "name", ["fedavg", "fedce", "median", "rfa", "fednoro", "qfedavg+median", "fedce+rfa", "fedga+fedcorr",
-             "fedism+fednoro", "fedce+rfa+d"],
+             "fedism+fednoro", "fedce+rfa+d", "sce", "fedlsr", "fedelc", "feddiv", "fedrn", "na-fedavg", "rhfl",
+             "fedprox", "fedavgm", "fedadam", "fedyogi", "scaffold", "trimmed-mean", "krum", "multi-krum",
+             "centered-clipping", "norm-clipping", "afl", "term"],
 )  # fmt: skip
 def test_batch_norms_variances_stay_positive_and_its_counters_whole(name: str):
     """In what the server makes, and in whatever clients look through, FedCE's models without one client included."""

@@ -68,6 +68,9 @@ def test_the_specifications_controls_of_the_clients():
         _, clients = on_parabolas("scaffold", rounds)
         assert [own["control"].item() for own in clients.memory.values()] == pytest.approx(expected, abs=1e-5)
         assert all(own.keys() == {"control"} for own in clients.memory.values()), "nothing else is left"
+    _, clients = on_parabolas("scaffold", 1)
+    ends = [1 - 0.1 * 2 * own["control"].item() for own in clients.memory.values()]  # theta - lr n c_k, c being 0
+    assert ends == pytest.approx((0.81, 2.53))
 
 
 def test_the_specifications_momentum():

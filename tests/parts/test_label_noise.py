@@ -150,6 +150,12 @@ def test_of_the_very_image_nothing_diverges_and_the_share_does_not_matter():
         torch.testing.assert_close(one, two)
 
 
+def test_of_the_very_image_the_intended_fit_is_cross_entropy_of_twice_the_logits():
+    """Sharpening squares probabilities, which doubles logits: without it, cross-entropy itself."""
+    fit, _, _ = regularised(published=False).terms(LOGITS, LOGITS, LABELS, 0.3)
+    torch.testing.assert_close(fit, cross_entropy(2 * LOGITS, LABELS))
+
+
 @pytest.mark.parametrize("published", [True, False])
 def test_training_on_two_views_has_finite_slopes(published: bool):
     site = a_site(round=9)

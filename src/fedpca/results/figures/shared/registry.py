@@ -29,7 +29,7 @@ class FigureKind:
     draw: Callable[..., Figure | None]
     lacking: str  # what the runs lack, for people
     of_round: bool = False  # whether it shows one round: `draw` then also takes `round`, None for the last
-    across: frozenset[str] = frozenset()
+    across: frozenset[str] = frozenset()  # settings, by their first names, in which the runs may differ
 
 
 class _Files(Mapping[str, FigureKind]):

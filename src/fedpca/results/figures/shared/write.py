@@ -36,7 +36,10 @@ class FigureResult:
 
 
 def write_figures(runs: Sequence[Run], folder: Path, round: int | None = None) -> list[FigureResult]:
-    """Writes every figure of every scenario, or of every few that it compares, as PNG and PDF; `round` is for those of one round, by default the last."""
+    """Writes every figure of every scenario as PNG and PDF; `round` is for those of one round, by default the last.
+
+    A figure across some settings is written once for all scenarios that differ in these alone.
+    """
     if not has_matplotlib():
         raise UserError("figures need matplotlib, which is not installed: pip install 'fedpca[results]'")
     if folder.exists() and not folder.is_dir():
