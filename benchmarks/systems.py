@@ -66,7 +66,7 @@ def fedpca(workload: Workload, name: str = "fedavg") -> Iterator[Weights]:
     from fedpca.simulate.clients import InProcess
     from fedpca.simulate.workers import Workers
 
-    training = {"lr": LR, "momentum": MOMENTUM, "weight_decay": DECAY, "batch": workload.batch}
+    training: dict[str, object] = {"lr": LR, "momentum": MOMENTUM, "weight_decay": DECAY, "batch": workload.batch}
     training |= {"augment": f"crop-flip-{workload.pad}"} if workload.pad else {}
     table = {"model": {"name": workload.model}, "training": training, "method": {"fedpca-hs": {"warmup": 0}}}
     shards = {str(client): Shard(x, y) for client, (x, y) in enumerate(data_of(workload))}
