@@ -25,8 +25,8 @@ from fedpca.sites.audit import serve_audit
 from fedpca.sites.deployment import read_deployment
 from fedpca.sites.run import serve
 from tests.nvflare.federation import NAMES
-from tests.real import digits, expected_weights, write_data
 from tests.nvflare.sites import LocalSite, caller  # noqa: F401 (a fixture)
+from tests.real import digits, expected_weights, write_data
 
 
 @pytest.fixture(autouse=True)
