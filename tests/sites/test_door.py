@@ -98,3 +98,19 @@ def test_what_is_no_number_in_a_report_is_refused_in_one_short_line(said: object
     assert "report.loss" in str(error.value)
     assert str(error.value).isprintable()
     assert len(str(error.value)) < 300
+
+
+class Told:
+    """A value that counts how often it is written out."""
+
+    count = 0
+
+    def __repr__(self) -> str:
+        Told.count += 1
+        return "told"
+
+
+def test_of_a_value_without_end_no_more_is_written_out_than_is_shown():
+    with pytest.raises(WireError, match=r"got \[\[told, told"):
+        read_report(Content({NUMBERS: {"loss": [[Told()] * 100_000]}}))
+    assert Told.count < 100

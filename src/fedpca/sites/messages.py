@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from reprlib import Repr
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
@@ -57,6 +58,8 @@ SAME_MODEL = "server and sites must build the same model"
 MAX_CLASSES, MAX_ROWS, MAX_SIDE = 100_000, 10**9, 1_000_000  # of a site
 MAX_NUMBERS = 1000  # of a report
 MAX_REASON = 500  # characters of a refusal
+BRIEF = Repr()  # writes out the beginning of a long text or list, where repr would write out megabytes first
+BRIEF.maxstring = BRIEF.maxother = 80
 ClassName = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 EXACTLY = ConfigDict(strict=True, extra="forbid")
 
@@ -299,7 +302,7 @@ def validate(kind: TypeAdapter[Value], content: Content, name: str) -> Value:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, (name, *first["loc"])))
-        raise WireError(f"{place!r:.80}: {first['msg']}, got {first['input']!r:.80}") from None
+        raise WireError(f"{place!r:.80}: {first['msg']}, got {BRIEF.repr(first['input']):.80}") from None
 
 
 def _params(content: Content, name: str, layout: Layout) -> Params:
