@@ -20,6 +20,18 @@ app = typer.Typer(
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Without encryption and keys, even where others can reach it.")
 ]
+OfSite = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting of the site, such as device=cuda; may be repeated."),
+]
+OfApp = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the app; may be repeated."),
+]
+AppFolder = Annotated[
+    Path, typer.Argument(metavar="APP", help="A Flower app's folder, such as examples/flower-hospitals.")
+]
+ServerState = Annotated[Path, typer.Option(help="The --state of the server, on the same machine.")]
 
 
 @app.command("keys")
@@ -71,17 +83,14 @@ def client(
         Path | None,
         typer.Option(help="The site's own rules, which no run can override.  [default: STATE/store/site-policy.toml]"),
     ] = None,
-    change: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the site, such as device=cuda; may be repeated."),
-    ] = None,
+    change: OfSite = None,
     insecure: Insecure = False,
 ) -> None:
     """Take part as a site until Ctrl-C."""
     _require_flower()
     from fedpca.operate.site import SiteOptions, join
 
-    changes = _changes(change or [])
+    changes = _changes(change)
     if named := changes.pop("policy", None):  # the same as --policy
         policy = policy or Path(str(named))
     options = SiteOptions(site, data, server, keys, state or Path(f"site-{site}"), changes, policy)
@@ -90,27 +99,20 @@ def client(
 
 @app.command("run")
 def run(
-    folder: Annotated[
-        Path, typer.Argument(metavar="APP", help="A Flower app's folder, such as examples/flower-hospitals.")
-    ],
-    change: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the app; may be repeated."),
-    ] = None,
-    state: Annotated[Path, typer.Option(help="The --state of the server, on the same machine.")] = Path("federation"),
+    folder: AppFolder,
+    change: OfApp = None,
+    state: ServerState = Path("federation"),
 ) -> None:
     """Run an app on the server of this machine and show its log to the end; Ctrl-C stops the run."""
     _require_flower()
     from fedpca.operate.run import submit
 
-    _exit(lambda: submit(folder, _changes(change or []), state, _log))
+    _exit(lambda: submit(folder, _changes(change), state, _log))
 
 
 @app.command("audit")
 def audit(
-    folder: Annotated[
-        Path, typer.Argument(metavar="APP", help="A Flower app's folder, such as examples/flower-hospitals.")
-    ],
+    folder: AppFolder,
     method: Annotated[str | None, typer.Option(help="How models are trained.  [default: fedavg+d]")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Of training, for each model.  [default: 20]")] = None,
     folds: Annotated[int | None, typer.Option(min=2, help="Groups of sites, a model each.  [default: 4]")] = None,
@@ -121,11 +123,8 @@ def audit(
         int | None, typer.Option(min=0, help="Rows of each site drawn at random, to be read again.")
     ] = None,
     images: Annotated[int | None, typer.Option(min=0, help="Images that each site writes for itself, at most.")] = None,
-    change: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the app; may be repeated."),
-    ] = None,
-    state: Annotated[Path, typer.Option(help="The --state of the server, on the same machine.")] = Path("federation"),
+    change: OfApp = None,
+    state: ServerState = Path("federation"),
 ) -> None:
     """Audit the labels of the sites: whose are wrong, how sure that is; which ones each site learns alone."""
     _require_flower()
@@ -137,27 +136,20 @@ def audit(
     given = {key: value for key, value in said.items() if value is not None}
     options = validate(AuditOptions, given, "fedpca deploy audit")
     added = {f"deploy.audit.{key}": value for key, value in {"rounds": options.rounds, **given}.items()}
-    _exit(lambda: submit_with(folder, added, _changes(change or []), state, _log))
+    _exit(lambda: submit_with(folder, added, _changes(change), state, _log))
 
 
 @app.command("kit")
 def kit(
     folder: Annotated[Path, typer.Argument(metavar="KIT", help="A startup kit of NVFlare, of a site or the server.")],
     data: Annotated[Path | None, typer.Option(help="Of a site: its data, in one of fedpca's layouts.")] = None,
-    change: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the site, such as device=cuda; may be repeated."),
-    ] = None,
+    change: OfSite = None,
 ) -> None:
     """Allow fedpca's classes in a startup kit of NVFlare, and write a site's settings into it."""
     _require_nvflare()
     from fedpca.nvflare.kit import prepare_kit
-    from fedpca.settings.toml import change as changed
 
-    table: dict[str, object] = {}
-    for line in change or []:
-        table = changed(table, line)
-    for path in prepare_kit(folder, data, table):
+    for path in prepare_kit(folder, data, _table(change)):
         print(f"wrote {path}")
 
 
@@ -204,14 +196,20 @@ def doctor(
     raise typer.Exit(int(errors > 0))
 
 
-def _changes(lines: list[str]) -> dict[str, object]:
+def _changes(lines: list[str] | None) -> dict[str, object]:
     """The settings of several KEY=VALUE, by dotted keys, as Flower takes them."""
-    from fedpca.settings.toml import change, flatten
+    from fedpca.settings.toml import flatten
+
+    return flatten(_table(lines))
+
+
+def _table(lines: list[str] | None) -> dict[str, object]:
+    from fedpca.settings.toml import change
 
     table: dict[str, object] = {}
-    for line in lines:
+    for line in lines or ():
         table = change(table, line)
-    return flatten(table)
+    return table
 
 
 def _require_flower() -> None:

@@ -27,16 +27,9 @@ def main(grid: Grid, context: Context) -> None:
     """Plays the run or the audit that the run config describes, from where it stood if it was begun."""
     # here: a client is a new process for each message, and should not wait for what only the server needs
     from fedpca.flower.engine import FlowerEngine
+    from fedpca.sites.server import serve_deployment
 
-    experiment, deployment = read_run_config(context.run_config)
-    if deployment.audit:
-        from fedpca.sites.audit import serve_audit
-
-        serve_audit(FlowerEngine(grid), experiment, deployment, deployment.audit)
-        return
-    from fedpca.sites.run import serve
-
-    serve(FlowerEngine(grid), experiment, deployment)
+    serve_deployment(FlowerEngine(grid), *read_run_config(context.run_config))
 
 
 def fedpca_client(load_data: LoadData, build_model: BuildModel) -> ClientApp:

@@ -133,15 +133,10 @@ class FedPCAServer:
             self._wait_for_reader()
 
     def serve(self, engine: NVFlareEngine, experiment: Experiment, deployment: Deployment) -> None:
-        """The run, or the audit if the settings ask for one."""
-        if deployment.audit:
-            from fedpca.sites.audit import serve_audit
+        """What the job's settings ask for."""
+        from fedpca.sites.server import serve_deployment  # here: a site has no use for it
 
-            serve_audit(engine, experiment, deployment, deployment.audit, self.log)
-            return
-        from fedpca.sites.run import serve
-
-        serve(engine, experiment, deployment, self.log)
+        serve_deployment(engine, experiment, deployment, self.log)
 
     def log(self, line: str) -> None:
         LOG.info(line)

@@ -105,9 +105,23 @@ def stop_signals() -> Iterator[Event]:
             signal.signal(number, handler)
 
 
-def locked_state(state: Path) -> AbstractContextManager[None]:
+def _locked_state(state: Path) -> AbstractContextManager[None]:
     """Keeps a second server or site out of the same folder."""
     return locked(state, f"another process uses {state}: choose another --state, or stop that one")
+
+
+@contextmanager
+def attended(state: Path) -> Iterator[tuple[list[Child], Event]]:
+    """A list for the children of a server or site, which end with the block, and an event that tells it to stop.
+
+    Nobody else uses the same folder meanwhile.
+    """
+    with _locked_state(state), stop_signals() as stop:
+        children: list[Child] = []
+        try:
+            yield children, stop
+        finally:
+            end(children)
 
 
 def environment(home: Path) -> dict[str, str]:

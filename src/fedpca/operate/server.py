@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -20,14 +19,12 @@ from fedpca.operate.processes import (
     PYTHON,
     Child,
     Log,
+    attended,
     check_port,
-    end,
     environment,
     free_port,
     is_loopback,
-    locked_state,
     program,
-    stop_signals,
     wait_until_open,
     without_chatter,
 )
@@ -48,11 +45,7 @@ class ServerOptions:
 def serve(options: ServerOptions, insecure: bool, log: Log) -> int:
     """Runs Flower behind the reverse proxy until it is told to stop; the exit code."""
     _check(options, insecure)
-    with ExitStack() as stack:
-        stack.enter_context(locked_state(options.state))
-        stop = stack.enter_context(stop_signals())
-        children: list[Child] = []
-        stack.callback(lambda: end(children))
+    with attended(options.state) as (children, stop):
         return _serve(options, children, stop, log)
 
 

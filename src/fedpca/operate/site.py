@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -22,13 +21,12 @@ from fedpca.operate.processes import (
     Log,
     Show,
     address,
+    attended,
     end,
     environment,
     free_port,
     is_loopback,
-    locked_state,
     program,
-    stop_signals,
     without_chatter,
 )
 from fedpca.sites.policy import policy_file, read_policy, told
@@ -55,11 +53,7 @@ class SiteOptions:
 def join(options: SiteOptions, insecure: bool, log: Log) -> int:
     """Takes part in the federation until it is told to stop; the exit code."""
     _check(options, insecure, log)
-    with ExitStack() as stack:
-        stack.enter_context(locked_state(options.state))
-        stop = stack.enter_context(stop_signals())
-        children: list[Child] = []
-        stack.callback(lambda: end(children))
+    with attended(options.state) as (children, stop):
         return _join(options, children, stop, log)
 
 
