@@ -260,9 +260,13 @@ def test_golden_asks_for_a_recording_first(call, tmp_path: Path):
 
 
 def test_what_an_epsilon_costs_is_a_row_for_each(call, monkeypatch):
-    for name, value in (("EPSILONS", (None, 8.0)), ("REPORTING", ("fedavg", "qfedavg")), ("AVERAGING", ("fedavg",))):
+    for name, value in (
+        ("EPSILONS", (None, 8.0)),
+        ("REPORTING", ("fedavg", "qfedavg")),
+        ("AVERAGING", (("fedavg", 1.0),)),
+    ):
         monkeypatch.setattr(studies.privacy, name, value)
     printed = call(studies.privacy, "--seeds", 1, "--rounds", 1).splitlines()
     assert printed[0] == "| epsilon of all reports | fedavg | qfedavg |"
     assert [line.split(" | ")[0] for line in printed if "---" not in line and line][1:3] == ["| no noise", "| 8"]
-    assert "| epsilon of the weights | fedavg |" in printed
+    assert "| epsilon of the weights | fedavg, clip 1 |" in printed
