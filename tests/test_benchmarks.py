@@ -1,12 +1,13 @@
 """The benchmarks compare like with like: the same models, the same number of steps, the same averages."""
 
 import json
+import os
 import sys
 
 import benchmarks.__main__
 import pytest
 import torch
-from benchmarks import commits, cost, entries, flower, memory, start, systems, workers
+from benchmarks import commits, cost, engines, entries, flower, memory, paper, start, systems, workers
 from benchmarks.entries import ways_of
 from benchmarks.race import ROOT, Entry, Result, race
 from benchmarks.systems import fedpca, fedpca_hs, limit, naive
@@ -198,6 +199,35 @@ def test_flower_and_fedpca_take_turns(call, monkeypatch):
     assert figures["train_to_fedavg"] > 0
     traffic = figures["bytes_per_site_and_round"]
     assert traffic["fedpca, report and training"] < 1.01 * traffic["flower_fedavg, training and evaluation"]
+
+
+def test_engines_take_turns_and_the_first_one_changes(monkeypatch):
+    monkeypatch.setattr(engines, "TURNS", 2)
+    asked: list[tuple[str, str]] = []
+
+    def engine(name: str, seconds: float):
+        return lambda kind: asked.append((name, kind)) or seconds
+
+    seconds = engines.take_turns({"flower": engine("flower", 2.0), "nvflare": engine("nvflare", 0.5)})
+    assert seconds == {kind: {"flower": [2.0] * 2, "nvflare": [0.5] * 2} for kind in ("train", "report")}
+    trained = [name for name, kind in asked if kind == "train"]
+    assert trained == ["flower", "nvflare", "nvflare", "flower", "flower", "nvflare"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("FEDPCA_SLOW" not in os.environ, reason="takes minutes: set FEDPCA_SLOW=1")
+def test_nvflare_and_flower_take_turns(call, monkeypatch):
+    monkeypatch.setattr(engines, "TURNS", 1)
+    figures = call("engines")["engines"]
+    assert min(figures["train, flower over nvflare"], figures["report, flower over nvflare"]) > 0
+
+
+def test_the_price_of_a_table_is_a_product(call, monkeypatch):
+    monkeypatch.setattr(paper, "_seconds", lambda work: 2.0)
+    found = call("paper")["paper"]
+    assert found["runs"] == 144
+    assert found["seconds_per_round"] == {"fedavg": 140, "fedpca-hs": 140}
+    assert found["core_hours"]["fedavg"] == 144 * 500 * 140 / 3600
 
 
 def test_unknown_names_are_refused_with_what_there_is(call, capsys):
