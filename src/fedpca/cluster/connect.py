@@ -158,10 +158,14 @@ def _unreachable(address: str, error: Exception) -> str:
 @contextmanager
 def _local_cluster(workers: int) -> Iterator[Any]:
     """Processes of this machine, which listen on 127.0.0.1 alone; without a limit of memory, as `--jobs` has none."""
+    from dask import config
     from distributed import LocalCluster
 
     own = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
-    with LocalCluster(n_workers=workers, silence_logs=logging.CRITICAL + 1, **own) as cluster:
+    keeping = config.set(
+        {"distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": 1}}
+    )  # Dask's own gives memory back
+    with keeping, LocalCluster(n_workers=workers, silence_logs=logging.CRITICAL + 1, **own) as cluster:
         yield cluster
 
 
