@@ -53,3 +53,11 @@ def test_one_seed_has_no_deviation():
 
 def test_the_trade_off_needs_a_rare_test_group():
     assert draw_tradeoff([make(rare=None)]) is None
+
+
+def test_the_legend_of_many_families_stays_within_the_figure():
+    names = ["fedavg", "scaffold", "qfedavg", "median", "hnobs", "fedpca", "fedpca-wo-fairness", "fedavg+d", "local"]
+    figure = draw_tradeoff([make(name, rare=0.5 + number / 50) for number, name in enumerate(names)])
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent() if figure.legends else figure.subfigs[0].legends[0].get_window_extent()
+    assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1

@@ -34,6 +34,7 @@ LOOKS = {  # of families
     "outside": Look(style.BLUE, "P"),
 }
 MAX_NAMES = 8  # methods up to which names stand beside the points, and numbers beyond
+MAX_FAMILIES = 6  # in a row of the wide figure's legend
 Window = tuple[tuple[float, float], tuple[float, float]]  # limits of common and rare accuracy
 
 
@@ -140,7 +141,7 @@ def _families(figure: FigureBase, points: Sequence[Point]) -> dict[str, Line2D]:
         name: Line2D([], [], color=look.colour, marker=look.marker, mec="black", mew=0.4, linestyle="", ms=5)
         for name, look in looks.items()
     }
-    columns = len(handles) if len(points) > MAX_NAMES else 3
+    columns = min(len(handles), MAX_FAMILIES) if len(points) > MAX_NAMES else 3
     figure.legend([*handles.values()], [FAMILIES[name] for name in handles], loc="outside upper center", ncols=columns)
     return handles
 
