@@ -11,11 +11,13 @@ from fedpca.core import Params, Server, Update, Verdict
 from fedpca.methods.bounded import bounded
 from fedpca.methods.registry import method_names
 from fedpca.parts.server.aggregate import WeightedMean
-from fedpca.parts.server.bounded import BoundedInfluence, cap_weights, trimmed_mean, weighted_median
+from fedpca.parts.server.bounded import BoundedInfluence, cap_weights
 from fedpca.parts.server.robust import coordinate_median, middle
+from fedpca.parts.server.robust_mean import trimmed_mean, weighted_median
 from fedpca.parts.server.weigh import by_size
 from fedpca.runs.check import method_of
 from fedpca.settings.experiment import AggregationSettings
+from fedpca.sites.settings import BOUNDS
 from tests.liars import LIAR, played, world
 
 MEAN = WeightedMean(by_size, smoothing=1.0)
@@ -76,10 +78,69 @@ def test_updates_are_clipped_to_a_multiple_of_the_median_length():
     torch.testing.assert_close(outcome.params.weights, expected)
 
 
+def test_one_clients_share_of_the_step_bounds_weight_and_length_together():
+    far = {**CROWD, "z": Update(state(300.0, 400.0), 10)}
+    outcome = aggregate(far, max_share=0.25)  # at a fifth of the weight: 0.25 / 0.75 times the others' 0.8, over 0.2
+    expected = torch.tensor([0.8, 0.8]) + 0.2 * torch.tensor([0.6, 0.8]) * 2**0.5 * 4 / 3
+    torch.testing.assert_close(outcome.params.weights, expected)
+    heavy = aggregate({**CROWD, "z": Update(state(300.0, 400.0), 10**6)}, max_share=0.25)
+    assert heavy.weights["z"] == pytest.approx(0.25)  # and there no longer than the median one
+    expected = torch.tensor([0.75, 0.75]) + 0.25 * torch.tensor([0.6, 0.8]) * 2**0.5
+    torch.testing.assert_close(heavy.params.weights, expected)
+    assert heavy.bounded["z"] == (
+        "weights shortened to 0.0038 of the step, weight 1 lowered to 0.25, weights shortened to 0.75 of the step"
+    )
+
+
+@pytest.mark.parametrize("clients", [2, 3])
+def test_a_share_that_nobody_can_keep_is_an_equal_one(clients: int):
+    crowd = {name: Update(state(1.0, 1.0), 10) for name in "abc"[:clients]}
+    outcome = aggregate({**crowd, "a": Update(state(30.0, 30.0), 1000)}, max_share=0.2)
+    assert outcome.weights == pytest.approx(dict.fromkeys(crowd, 1 / clients))
+    torch.testing.assert_close(outcome.params.weights, torch.ones(2))  # all of the median length
+
+
+def test_a_liar_turns_no_step_around_under_a_deployments_bounds():
+    honest = {name: Update(state(1.0, 1.0), 10) for name in "abc"}
+    for size in (10, 10**6):
+        outcome = aggregate({**honest, "z": Update(state(-20.0, -20.0), size)}, **BOUNDS)
+        assert min(outcome.params.weights.tolist()) >= 0.39  # against three that agree, of steps of length 1
+    free = aggregate({**honest, "z": Update(state(-20.0, -20.0), 10)}, max_weight=3.0, max_size=10.0, clip=3.0)
+    assert max(free.params.weights.tolist()) <= 0.01
+
+
+def test_the_sizes_of_a_rule_without_weights_are_bounded_as_weights_are():
+    def rule(server: Server):
+        fold = MEAN(server)
+        finish = fold.finish
+        fold.finish = lambda: replace(finish(), weights=None)
+        return fold
+
+    outcome = aggregate({**CROWD, "z": Update(state(9.0, 9.0), 10**6)}, rule, max_share=0.3)
+    longest = 0.3 / 0.7 * 4  # of one that weighs a fifth, as far as is known before
+    torch.testing.assert_close(outcome.params.weights, torch.full((2,), 0.7 + 0.3 * longest))
+
+
+def test_who_is_judged_mislabeled_shares_equally_though_its_update_is_left_out():
+    def fold_of(judged: str):
+        verdicts = {name: Verdict(group="mislabeled") for name in judged}
+        return bounded_rule(MEAN, AggregationSettings(max_weight=2.0))(Server(state(0.0, 0.0), diagnosis=verdicts))
+
+    weights = []
+    for judged in ("", "vwxy"):
+        fold = fold_of(judged)
+        for client, update in {**CROWD, "z": Update(state(9.0, 9.0), 10**6)}.items():
+            fold.add(client, update)
+        weights.append(fold.finish().weights["z"])
+    assert weights == pytest.approx([2 / 5, 2 / 9])
+
+
 def test_what_nobody_exceeds_changes_no_bit():
     spread = {name: Update(state(0.1 * n + 0.3, 1 / (n + 3)), 10 + n) for n, name in enumerate("abcdef")}
     plain = aggregate(spread)
-    assert torch.equal(aggregate(spread, max_weight=3, max_size=10, clip=5).params.weights, plain.params.weights)
+    assert torch.equal(
+        aggregate(spread, max_weight=3, max_size=10, clip=5, max_share=0.6).params.weights, plain.params.weights
+    )
 
 
 def test_who_trained_on_nothing_is_no_part_of_the_medians():
@@ -124,6 +185,12 @@ def test_robust_rules_withstand_one_of_five_under_the_methods_weights(rule: str)
     assert outcome.weights == pytest.approx(dict.fromkeys([*CROWD, "z"], 0.2))
 
 
+def test_a_trimmed_mean_trims_one_whole_client_however_few_there_are():
+    crowd = {name: Update(state(1.0, 1.0), 10) for name in "abc"}
+    outcome = aggregate({**crowd, "z": Update(state(9.0, 9.0), 10)}, rule="trimmed-mean", trim=0.2)
+    torch.testing.assert_close(outcome.params.weights, torch.ones(2))
+
+
 def test_a_rule_without_weights_stays_the_methods_own():
     outcome = aggregate({**CROWD, "z": Update(state(9.0, 9.0), 10)}, coordinate_median, rule="trimmed-mean")
     assert outcome.weights is None
@@ -159,7 +226,7 @@ def test_a_rule_can_be_compared_and_printed():
 
 # Whole runs with a liar
 
-ON = {"max_weight": 3.0, "clip": 3.0}
+ON = {"max_weight": 3.0, "clip": 3.0, "max_share": 0.3}
 
 
 @pytest.mark.parametrize("name", [*method_names()])

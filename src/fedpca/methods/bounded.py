@@ -45,11 +45,11 @@ def _bounded(rule: Aggregate, settings: AggregationSettings) -> Aggregate:
     from fedpca.parts.server.bounded import BoundedInfluence
 
     size, clip, weight = settings.max_size or inf, settings.clip or inf, settings.max_weight or inf
-    combine = _combination(settings)
+    share, combine = settings.max_share or 1.0, _combination(settings)
     if ability(rule, "with_inner") is None:
-        return BoundedInfluence(rule, size, clip, weight, combine)
-    inside = _innermost(rule, lambda own: BoundedInfluence(own, inf, inf, weight, combine))
-    return BoundedInfluence(inside, size, clip, inf, None)
+        return BoundedInfluence(rule, size, clip, weight, share, combine)
+    inside = _innermost(rule, lambda own: BoundedInfluence(own, inf, inf, weight, share, combine))
+    return BoundedInfluence(inside, size, clip, inf, 1.0, None)
 
 
 def _innermost(rule: Aggregate, change: Callable[[Aggregate], Aggregate]) -> Aggregate:
@@ -63,8 +63,8 @@ def _innermost(rule: Aggregate, change: Callable[[Aggregate], Aggregate]) -> Agg
 
 def _combination(settings: AggregationSettings) -> Combine | None:
     """How states become one under the method's weights; None: by the method's own mean."""
-    from fedpca.parts.server.bounded import CoordinateRule, GeometricRule, TrimmedMean, weighted_median
     from fedpca.parts.server.robust import GeometricMedian
+    from fedpca.parts.server.robust_mean import CoordinateRule, GeometricRule, TrimmedMean, weighted_median
 
     match settings.rule:
         case "median":

@@ -219,13 +219,14 @@ class AggregationSettings(Settings):
     max_weight: NonNegative = 0.0  # of one client in a round, in multiples of an equal share; 0: no bound
     max_size: NonNegative = 0.0  # samples of one client that count, in multiples of the median client's; 0: no bound
     clip: NonNegative = 0.0  # length of one client's update, in multiples of the median length; 0: no bound
+    max_share: Share = 0.0  # of one client in the step of a round: its weight, and weight times length; 0: no bound
     rule: Literal["mean", "median", "trimmed-mean", "geometric-median"] = "mean"  # under the method's weights
     trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.2  # share of all weight that a trimmed mean leaves out at each end
 
     @property
     def is_off(self) -> bool:
         """Whether nothing is bounded."""
-        return not (self.max_weight or self.max_size or self.clip) and self.rule == "mean"
+        return not (self.max_weight or self.max_size or self.clip or self.max_share) and self.rule == "mean"
 
 
 class Experiment(Settings):

@@ -15,7 +15,8 @@ from fedpca.settings.privacy import ReportPrivacy
 SITE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$"  # a file's name, a log's prefix and a setting's value
 SiteName = Annotated[str, Field(pattern=SITE_NAME)]
 
-BOUNDS = {"max_weight": 3.0, "max_size": 10.0, "clip": 3.0}  # `[aggregation]` of a deployment that sets nothing else
+# `[aggregation]` of a deployment that sets nothing else
+BOUNDS = {"max_weight": 3.0, "max_size": 10.0, "clip": 3.0, "max_share": 0.3}
 
 
 class AuditTelling(Settings):

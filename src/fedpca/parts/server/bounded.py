@@ -1,7 +1,7 @@
 """How far one client can move the global model, whatever it sends and claims: bounds around any aggregation rule.
 
-Sizes and lengths are bounded against those of the median client, weights against an equal share. So all updates of a
-round are held until the last one is there.
+Sizes and lengths are bounded against those of the median client, weights against an equal share, and both together
+against what all others do. So all updates of a round are held until the last one is there.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedpca.core import Aggregate, ClientId, Fold, Outcome, Params, Server, Update, Weights, ability
-from fedpca.parts.server.aggregate import as_state
-from fedpca.parts.server.robust import GeometricMedian, UpdateCollection, geometric_weights
+from fedpca.core import Aggregate, ClientId, Outcome, Params, Server, Update, Weights, ability
+from fedpca.parts.server.robust import UpdateCollection
 
-VECTORS = ("weights", "buffers", "counters")
 ROUGH = 1e-3  # by which a length in single precision may be wrong, and far more
 EVEN = 1e-12  # by which a sum of weights may miss one half
 Combine = Callable[[UpdateCollection, Tensor], Params]  # states and their weights (K,), which sum to 1 -> the new state
@@ -37,6 +35,7 @@ class BoundedInfluence:
     max_size: float  # that counts, in multiples of the median client's; infinite: no bound
     clip: float  # of an update's length, in multiples of the median client's
     max_weight: float  # of one client, in multiples of an equal share
+    max_share: float  # of one client in the round's step, if all others' are of the median length; 1: no bound
     combine: Combine | None  # None: the rule's own mean
 
     @property
@@ -49,50 +48,94 @@ class BoundedInfluence:
         """The settings that stand against it."""
         if self.combine is not None:
             return "aggregation.rule must be mean"
-        if self.clip < inf:
-            return "aggregation.clip must be 0: privacy.central.clip bounds lengths"
+        if self.clip < inf or self.max_share < 1:
+            return "aggregation.clip and max_share must be 0: privacy.central.clip bounds lengths"
         if ability(self.rule, "mean_by_verdicts"):
             return ""
         return ability(self.rule, "why_no_mean") or f"around {type(self.rule).__name__}"
 
     def __call__(self, server: Server) -> BoundedFold:
-        return BoundedFold(server.params, self.rule(server), self)
+        return BoundedFold(server, self)
+
+    def most(self, clients: int, counting: int) -> float:
+        """The largest weight of one of so many clients, of whom so many count."""
+        return max(min(self.max_weight / clients, self.max_share), 1 / counting)
+
+    def longest(self, weight: float) -> float:
+        """The longest step of a client of this weight, in multiples of the median one's; never less than that."""
+        if self.max_share >= 1 or weight <= 0:
+            return self.clip
+        others = (1 - weight) * self.max_share / (1 - self.max_share)
+        return min(self.clip, max(1.0, others / weight))
 
 
 class BoundedFold:
     """Updates that wait for each other."""
 
-    def __init__(self, start: Params, inner: Fold, bounds: BoundedInfluence) -> None:
-        self.start, self.inner, self.bounds = start, inner, bounds
+    def __init__(self, server: Server, bounds: BoundedInfluence) -> None:
+        self.server, self.start, self.bounds = server, server.params, bounds
+        self.judged = {client for client, verdict in server.diagnosis.items() if verdict.group == "mislabeled"}
         self.updates: dict[ClientId, Update] = {}
         self.lengths: dict[str, dict[ClientId, float]] = {"weights": {}, "buffers": {}}
 
     def add(self, client: ClientId, update: Update) -> None:
         """Holds an update; its length is taken now, while it is in the processor's cache."""
         self.updates[client] = update
-        if update.params is not None and self.bounds.clip < inf:
+        if update.params is not None and (self.bounds.clip < inf or self.bounds.max_share < 1):
             for name, lengths in self.lengths.items():
                 lengths[client] = rough_length(getattr(update.params, name), getattr(self.start, name))
 
     def finish(self) -> Outcome:
         """What the other rule makes of the updates within their bounds, within the bound of weights."""
         updates, said = cap_sizes(self.updates, self.bounds.max_size)
-        updates, clipped = clip_lengths(updates, self.start, self.bounds.clip, self.lengths)
-        for client, update in updates.items():
-            self.inner.add(client, update)
-        outcome = self.inner.finish()
+        trained = sum(update.params is not None for update in updates.values())
+        equal = 1 / max(1, trained)
+        updates, clipped = self._clip(updates, dict.fromkeys(updates, equal))
+        outcome = self._aggregate(updates)
         if not outcome.weights or not any(outcome.weights.values()):
-            return replace(outcome, bounded=joint(outcome.bounded, said, clipped))
+            updates, told = self._cap_shares(updates, trained) if outcome.weights is None else (updates, {})
+            outcome = self._aggregate(updates) if told else outcome
+            return replace(outcome, bounded=joint(outcome.bounded, said, told, clipped))
         weights = self._capped(outcome.weights)
-        outcome = replace(outcome, bounded=joint(outcome.bounded, said, clipped, lowered(outcome.weights, weights)))
-        if weights == outcome.weights and self.bounds.combine is None:
+        tighter = {
+            c: weight for c, weight in weights.items() if self.bounds.longest(weight) < self.bounds.longest(equal)
+        }
+        updates, shorter = self._clip(updates, tighter) if tighter else (updates, {})
+        words = joint(outcome.bounded, said, clipped, lowered(outcome.weights, weights, "weight"), shorter)
+        outcome = replace(outcome, bounded=words)
+        if weights == outcome.weights and not shorter and self.bounds.combine is None:
             return outcome
         return replace_mean(outcome, self._combined(updates, weights), weights)
 
+    def _aggregate(self, updates: Mapping[ClientId, Update]) -> Outcome:
+        """What the other rule makes of these updates."""
+        fold = self.bounds.rule(self.server)
+        for client, update in updates.items():
+            fold.add(client, update)
+        return fold.finish()
+
+    def _clip(self, updates: Mapping[ClientId, Update], weights: Weights) -> tuple[Mapping[ClientId, Update], Words]:
+        """The updates, none longer than a client of its weight may send."""
+        limits = {client: self.bounds.longest(weight) for client, weight in weights.items()}
+        return clip_lengths(updates, self.start, limits, self.lengths)
+
+    def _cap_shares(self, updates: Mapping[ClientId, Update], trained: int) -> tuple[Mapping[ClientId, Update], Words]:
+        """The updates with sizes that are no larger shares than weights may be, for a rule that shows no weights."""
+        total = sum(update.size for update in updates.values())
+        if not total or not trained:
+            return updates, {}
+        shares = {client: update.size / total for client, update in updates.items()}
+        capped = cap_weights(shares, self.bounds.most(trained, trained))
+        words = lowered(shares, capped, "share of the samples")
+        return {c: replace(own, size=int(capped[c] * total)) if words else own for c, own in updates.items()}, words
+
     def _capped(self, weights: Weights) -> Weights:
-        """The weights, none above its bound; that is never below what those who count would have evenly."""
+        """The weights, none above its bound; that is never below what those who count would have evenly.
+
+        Who is judged mislabeled is one of those who share equally, also where a rule has left its update out before.
+        """
         counting = sum(weight > 0 for weight in weights.values())
-        return cap_weights(weights, max(self.bounds.max_weight / len(weights), 1 / counting))
+        return cap_weights(weights, self.bounds.most(len(weights.keys() | self.judged), counting))
 
     def _combined(self, updates: Mapping[ClientId, Update], weights: Weights) -> Params:
         """The state of these weights; who has one but trained on nothing stands for the old model."""
@@ -114,10 +157,10 @@ def joint(*several: Words) -> Words:
     return {client: ", ".join(words[client] for words in several if client in words) for client in clients}
 
 
-def lowered(before: Weights, after: Weights) -> Words:
-    """Whose weight was too large."""
+def lowered(before: Weights, after: Weights, what: str) -> Words:
+    """Whose weight, or what else is told, was too large."""
     return {
-        client: f"weight {own:.3g} lowered to {after[client]:.3g}"
+        client: f"{what} {own:.3g} lowered to {after[client]:.3g}"
         for client, own in before.items()
         if after[client] < own * (1 - EVEN)
     }
@@ -137,22 +180,25 @@ def cap_sizes(updates: Mapping[ClientId, Update], most: float) -> tuple[Mapping[
 
 
 def clip_lengths(
-    updates: Mapping[ClientId, Update], start: Params, most: float, lengths: Mapping[str, Mapping[ClientId, float]]
+    updates: Mapping[ClientId, Update],
+    start: Params,
+    most: Mapping[ClientId, float],
+    lengths: Mapping[str, Mapping[ClientId, float]],
 ) -> tuple[Mapping[ClientId, Update], Words]:
-    """The updates, each step at most so many times as long as the median one; weights and buffers each by themselves.
+    """The updates, each at most so many times as long as the median one; weights and buffers each by themselves.
 
     Of an even number the lower median counts: half of the clients cannot raise it. `lengths` may be rough: those near
     the limit are measured again.
     """
     words: dict[ClientId, str] = {}
     clipped = dict(updates)
-    for name, rough in lengths.items() if most < inf else ():
+    for name, rough in lengths.items():
         before = getattr(start, name)
-        if not len(before) or not rough:
+        if not len(before) or not rough or not (near := _near_their_limits(rough, most)):
             continue
-        limit = most * _median_length(updates, name, before, rough)
-        for client in [client for client, own in rough.items() if not own < limit * (1 - ROUGH)]:
-            state = updates[client].params
+        median = length(getattr(updates[_median_client(rough)].params, name), before)
+        for client in near:
+            state, limit = updates[client].params, most[client] * median
             if state is None or (exact := length(getattr(state, name), before)) <= limit:
                 continue
             changed: dict[str, Any] = {name: shortened(getattr(state, name), before, limit / exact)}
@@ -162,13 +208,17 @@ def clip_lengths(
     return (clipped, words) if words else (updates, words)
 
 
-def _median_length(
-    updates: Mapping[ClientId, Update], name: str, before: Tensor, rough: Mapping[ClientId, float]
-) -> float:
-    """The length of the median step, exactly."""
+def _median_client(rough: Mapping[ClientId, float]) -> ClientId:
+    """Whose step is the median one, the lower of two."""
     ranked = sorted(rough, key=lambda client: rough[client] if isfinite(rough[client]) else inf)
-    state = updates[ranked[(len(ranked) - 1) // 2]].params
-    return length(getattr(state, name), before)
+    return ranked[(len(ranked) - 1) // 2]
+
+
+def _near_their_limits(rough: Mapping[ClientId, float], most: Mapping[ClientId, float]) -> list[ClientId]:
+    """Who may send more than so many times the median step, as far as rough lengths tell."""
+    bounded = [client for client in rough if most.get(client, inf) < inf]
+    median = rough[_median_client(rough)] if bounded else inf
+    return [client for client in bounded if not rough[client] < most[client] * median * (1 - 2 * ROUGH)]
 
 
 def rough_length(vector: Tensor, start: Tensor) -> float:
@@ -211,60 +261,3 @@ def replace_mean(outcome: Outcome, params: Params, weights: Weights) -> Outcome:
     new = {id(old): own for old, own in zip(outcome.params.vectors, params.vectors, strict=True)}
     shown = {name: new.get(id(vector), vector) for name, vector in outcome.shown.items()}
     return replace(outcome, params=params, weights=weights, shown=shown)
-
-
-# Robust in place of a mean
-
-
-@dataclass(frozen=True)
-class CoordinateRule:
-    """Each entry of the state from the clients' values of that entry and their weights."""
-
-    rule: Callable[[Tensor, Tensor], Tensor]  # values (K, n), weights (K,) -> (n,)
-
-    def __call__(self, states: UpdateCollection, weights: Tensor) -> Params:
-        return as_state(Params(*(self._vector(states, name, weights) for name in VECTORS)), states.start)
-
-    def _vector(self, states: UpdateCollection, name: str, weights: Tensor) -> Tensor:
-        result = torch.empty(len(getattr(states.start, name)), dtype=torch.float64)
-        for place, rows in states.blocks(name):
-            result[place] = self.rule(rows, weights)
-        return result
-
-
-@dataclass(frozen=True)
-class TrimmedMean:
-    """The weighted mean of each entry without the `share` of all weight at either end."""
-
-    share: float
-
-    def __call__(self, rows: Tensor, weights: Tensor) -> Tensor:
-        return trimmed_mean(rows, weights, self.share)
-
-
-@dataclass(frozen=True)
-class GeometricRule:
-    """The point of least summed distance to the states, by their weights."""
-
-    rule: GeometricMedian
-
-    def __call__(self, states: UpdateCollection, weights: Tensor) -> Params:
-        return states.mean(geometric_weights(states.gram(), weights, self.rule))
-
-
-def weighted_median(rows: Tensor, weights: Tensor) -> Tensor:
-    """The value of each column (n,) on either side of which lies half of the weight; the mean of two if it is even."""
-    ranked, order = rows.sort(dim=0)
-    below = weights[order].cumsum(dim=0)
-    low = (below < 0.5 - EVEN).sum(dim=0, keepdim=True).clamp_max(len(rows) - 1)
-    high = (below <= 0.5 + EVEN).sum(dim=0, keepdim=True).clamp_max(len(rows) - 1)
-    return ((ranked.gather(0, low).double() + ranked.gather(0, high).double()) / 2).squeeze(0)
-
-
-def trimmed_mean(rows: Tensor, weights: Tensor, share: float) -> Tensor:
-    """The mean of each column (n,) without a share of the weight at either end; a client may count in part."""
-    ranked, order = rows.sort(dim=0)
-    own = weights[order]
-    above = own.cumsum(dim=0)
-    kept = (above.clamp_max(1 - share) - (above - own).clamp_min(share)).clamp_min(0)
-    return (kept * ranked.double()).sum(dim=0) / kept.sum(dim=0)
