@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 
-from benchmarks import audit, cluster, commits, cost, engines, flower, memory, paper, speed, start, workers
+from benchmarks import audit, bounds, cluster, commits, cost, engines, flower, memory, paper, speed, start, workers
 from benchmarks.table import table
 
 BENCHMARKS: dict[str, Callable[[], Mapping[str, object]]] = {
@@ -13,6 +13,7 @@ BENCHMARKS: dict[str, Callable[[], Mapping[str, object]]] = {
     "memory": memory.measure,
     "rules": memory.measure_rules,
     "cost": cost.measure,
+    "bounds": bounds.measure,
     "start": start.measure,
     "flower": flower.measure,
     "engines": engines.measure,

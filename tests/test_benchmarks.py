@@ -7,7 +7,7 @@ import sys
 import benchmarks.__main__
 import pytest
 import torch
-from benchmarks import commits, cost, engines, entries, flower, memory, paper, start, systems, workers
+from benchmarks import bounds, commits, cost, engines, entries, flower, memory, paper, start, systems, workers
 from benchmarks.entries import ways_of
 from benchmarks.race import ROOT, Entry, Result, race
 from benchmarks.systems import fedpca, fedpca_hs, limit, naive
@@ -164,6 +164,14 @@ def test_the_cost_of_a_round_is_measured_part_by_part(call, monkeypatch):
     ratios = call("cost")["cost"]["tiny"]
     assert ratios["fedavg"] == 1
     assert len(ratios) == 10
+    assert min(ratios.values()) > 0
+
+
+def test_the_cost_of_bounds_is_measured_for_each_method(call, monkeypatch):
+    monkeypatch.setattr(bounds, "WORKLOADS", TINY)
+    monkeypatch.setattr(bounds, "REPEATS", 1)
+    ratios = call("bounds")["bounds"]["tiny"]
+    assert ratios.keys() == {"fedavg", "fedpca-d", "fedpca"}
     assert min(ratios.values()) > 0
 
 
