@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from fedpca.results.read.differences import Difference
+from fedpca.results.tables.attacks import under_attack
 from fedpca.results.tables.paper import Pair
-from fedpca.results.tables.rows import OTHERS, Results, Row, names_of, score_of
+from fedpca.results.tables.rows import ATTACKED, OTHERS, Results, Row, names_of, score_of
 from fedpca.runs.scores import Headline, Spread
 
 WITHOUT = ("suspect_groups", "worst_without_suspect", "average_without_suspect")  # where any test group is suspect
@@ -25,7 +26,8 @@ def as_csv(tables: Sequence[Results]) -> str:
     """All tables as one CSV; the paper's numbers and differences between methods, if asked for, in further columns."""
     metrics = list(dict.fromkeys(metric for results in tables for row in results.rows for metric in row.scores))
     is_known = any(results.mislabeled is not None for results in tables)
-    names = [*names_of(metrics), *(OTHERS if is_known else ())]
+    attacked = ATTACKED if any(map(under_attack, tables)) else ()
+    names = [*names_of(metrics), *(OTHERS if is_known else ()), *attacked]
     settings = _settings(tables)
     suspects = WITHOUT if any(row.groups.suspects for results in tables for row in results.rows) else ()
     pairs = [pairs for results in tables if results.published for pairs in results.published.pairs.values()]
@@ -173,6 +175,7 @@ def _plain(row: Row) -> dict[str, object]:
         "unfinished": row.unfinished,
         "replanned": row.replanned,
         "test_groups": asdict(row.groups),
+        **({"attack": asdict(row.attack)} if row.attack else {}),
     }
 
 

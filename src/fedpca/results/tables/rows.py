@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 from fedpca.methods.define import FAMILIES
 from fedpca.methods.registry import known_names
+from fedpca.results.read.attacks import AttackScores, attack_scores
 from fedpca.results.read.groups import GroupScores, group_scores, uncounted_groups
 from fedpca.results.read.judgements import Judgements, judgements
 from fedpca.results.read.metrics import metric_head
-from fedpca.results.read.runs import Run, by_scenario, title
+from fedpca.results.read.runs import Run, by_scenario, distinction_words, title
 from fedpca.runs.scores import Headline, Spread, fairness_robustness, headline, spread
 from fedpca.settings.experiment import Experiment
 
@@ -37,6 +38,7 @@ class Row:
     unfinished: int  # runs that are still under way
     replanned: int  # runs that went on with another number of rounds, which their method depends on
     groups: GroupScores  # the accuracy in each test group
+    attack: AttackScores | None = None  # where anybody attacks
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,21 @@ OTHERS = {  # scores that are not of a metric
 }
 
 
+def _attacked(name: str) -> Callable[[Row], float | None]:
+    return lambda row: getattr(row.attack, name) if row.attack else None
+
+
+ATTACKED = {  # scores of runs under attack
+    "backdoor_success": Score("backdoor", _attacked("success"), digits=1, best="least"),
+    "attackers_weight": Score("attackers' weight", _attacked("weight"), best="least"),
+    "attackers_largest_weight": Score("largest weight", _attacked("largest_weight"), best="least"),
+    "attackers_judged": Score("attackers judged", _attacked("judged"), best="most"),
+    "attackers_left_out": Score("attackers left out", _attacked("left_out"), best="most"),
+    "attackers_bounded": Score("attackers bounded", _attacked("bounded")),
+    "innocents_judged": Score("innocents judged", _attacked("innocents_judged"), digits=1, best="least"),
+}
+
+
 def names_of(metrics: Sequence[str], kinds: Sequence[str] = tuple(OVER_GROUPS)) -> list[str]:
     """The names of these metrics' scores over the test groups, such as worst_acc."""
     return [f"{kind}_{metric}" for metric in metrics for kind in kinds]
@@ -105,8 +122,8 @@ def names_of(metrics: Sequence[str], kinds: Sequence[str] = tuple(OVER_GROUPS)) 
 
 def score_of(name: str) -> Score:
     """The score of this name: worst, average or std of a metric, or one of the others."""
-    if name in OTHERS:
-        return OTHERS[name]
+    if name in OTHERS or name in ATTACKED:
+        return {**OTHERS, **ATTACKED}[name]
     kind, _, metric = name.partition("_")
     head, best = OVER_GROUPS[kind]
 
@@ -124,6 +141,22 @@ def tabulate(runs: Sequence[Run], deviation: Deviation = "rounds") -> list[Resul
 def place(row: Row) -> tuple[int, int]:
     """Where a row stands: by family, then as in the list of methods."""
     return [*FAMILIES.values()].index(row.category), [*known_names(), row.name].index(row.name)
+
+
+def common_title(scenarios: Sequence[Results]) -> str:
+    """What these scenarios have in common; the title of the one, where there is no other."""
+    if len(scenarios) == 1:
+        return scenarios[0].title
+    first = scenarios[0]
+    rare = f", {first.rare} rare" if first.rare else ""
+    held_out = ", on validation images" if first.settings.evaluation.on == "validation" else ""
+    shared = {
+        key: value
+        for key, value in first.distinction.items()
+        if all(results.distinction.get(key) == value for results in scenarios)
+    }
+    words = distinction_words(shared)
+    return f"{first.dataset}, {first.clients} clients{rare}, {first.settings.rounds} rounds{held_out}{words}"
 
 
 def _results(runs: Sequence[Run], deviation: Deviation) -> Results:
@@ -164,6 +197,7 @@ def _row(label: str, runs: Sequence[Run], deviation: Deviation) -> Row:
         unfinished=sum(not run.is_done for run in runs),
         replanned=sum(bool(run.about.get("earlier_plans")) for run in runs),
         groups=group_scores(runs),
+        attack=attack_scores(runs),
     )
 
 

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from fedpca.results.read.runs import distinction_words
 from fedpca.results.tables.against import against_sheet
+from fedpca.results.tables.attacks import attack_groups, attack_lines, attack_pages
 from fedpca.results.tables.groups import MAX_LINES, group_sheets, listed_groups
 from fedpca.results.tables.paper import Order, Pair, PaperNumbers
-from fedpca.results.tables.rows import WEIGHT, Results, Row, names_of, place, score_of
+from fedpca.results.tables.rows import WEIGHT, Results, Row, common_title, names_of, place, score_of
 from fedpca.results.tables.sheet import Cell, Column, Line, Sheet, mark_best
 from fedpca.runs.metrics import shown_metrics
 from fedpca.runs.scores import Spread
@@ -21,21 +21,32 @@ WRONG = "Wrong common and wrong rare: common and rare clients judged mislabeled 
 
 
 def for_terminal(tables: Sequence[Results]) -> list[Sheet]:
-    """One overview per scenario, its test groups, the paper's numbers if asked for, and who was judged mislabeled."""
-    judging = [results for results in tables if any(row.judged for row in results.rows)]
+    """One overview per scenario, its test groups, the paper's numbers if asked for, and who was judged mislabeled.
+
+    Scenarios that differ in their attack alone are in one table of attacks in place of all these.
+    """
+    shown = _but_attacks(tables)
+    judging = [results for results in shown if any(row.judged for row in results.rows)]
     judged = [judged_mislabeled(results, alone=len(tables) == 1) for results in judging]
-    return [*map(overview, tables), *group_sheets(tables, MAX_LINES), *_beside(tables), *_against(tables), *judged]
+    sheets = [*map(overview, shown), *group_sheets(shown, MAX_LINES), *_beside(shown), *_against(tables), *judged]
+    return [*sheets, *map(attack_lines, attack_groups(tables))]
 
 
 def for_pages(tables: Sequence[Results]) -> list[Sheet]:
     """The paper's tables, with scenarios that differ in nothing but their noise side by side."""
     sheets: list[Sheet] = []
-    for scenarios in group_by_noise(tables):
+    for scenarios in group_by_noise(_but_attacks(tables)):
         made = (main(scenarios), deviations(scenarios), weights(scenarios), identification(scenarios))
         unknown = [judged_mislabeled(results, alone=False) for results in scenarios if results.mislabeled is None]
         shown = [sheet for sheet in (*made, *unknown) if sheet.lines]
         sheets += [*shown, *group_sheets(scenarios), *_beside(scenarios), *_against(scenarios)]
-    return sheets
+    return [*sheets, *(sheet for scenarios in attack_groups(tables) for sheet in attack_pages(scenarios))]
+
+
+def _but_attacks(tables: Sequence[Results]) -> list[Results]:
+    """The scenarios without those that differ from others in their attack alone."""
+    several = [results for scenarios in attack_groups(tables) if len(scenarios) > 1 for results in scenarios]
+    return [results for results in tables if not any(results is own for own in several)]
 
 
 def group_by_noise(tables: Sequence[Results]) -> list[list[Results]]:
@@ -206,7 +217,7 @@ def _side_by_side(what: str, scenarios: Sequence[Results], names: Sequence[str],
             lines.append(_line(row, cells, [each for each in own if each]))
     dashes = ["-: no runs, or not defined."] if any(None in line.cells for line in lines) else []
     notes = (*notes, *_seeds(scenarios), *dashes, *_stars(lines))
-    return Sheet(f"{what}; {_title(scenarios)}", tuple(columns), mark_best(columns, lines), notes)
+    return Sheet(f"{what}; {common_title(scenarios)}", tuple(columns), mark_best(columns, lines), notes)
 
 
 def _columns(names: Sequence[str], group: str = "", wide: Collection[str] = ()) -> list[Column]:
@@ -225,22 +236,6 @@ def _cells(row: Row | None, names: Sequence[str]) -> list[Cell | None]:
 
 def _line(row: Row, cells: Sequence[Cell | str | None], rows: Sequence[Row]) -> Line:
     return Line(row.category, row.method, tuple(cells), any(each.unfinished for each in rows))
-
-
-def _title(scenarios: Sequence[Results]) -> str:
-    """The scenario's title; what they share, where there are several."""
-    if len(scenarios) == 1:
-        return scenarios[0].title
-    first = scenarios[0]
-    rare = f", {first.rare} rare" if first.rare else ""
-    held_out = ", on validation images" if first.settings.evaluation.on == "validation" else ""
-    shared = {
-        key: value
-        for key, value in first.distinction.items()
-        if all(results.distinction.get(key) == value for results in scenarios)
-    }
-    words = distinction_words(shared)
-    return f"{first.dataset}, {first.clients} clients{rare}, {first.settings.rounds} rounds{held_out}{words}"
 
 
 def _pooling(scenarios: Sequence[Results]) -> str:
