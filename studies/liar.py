@@ -1,190 +1,132 @@
-"""What one liar gains: `python -m studies.liar [--clients 20] [--seeds 3]` prints the tables of docs/threats.md.
+"""Whether what one liar gains stays within docs/threats.md: `python -m studies.liar [RUNS]`.
 
-Digits, a small network, 40 rounds; the liar lies from round 11 on. A cell is accuracy % / backdoor success % / the
-liar's mean weight, the mean over seeds. Bounds are those of a deployment that sets nothing.
+Reads the runs of `fedpca run attacks`, below runs/attacks unless others are named. Prints each promise, how many pairs
+of method and attack keep it, and every one that does not, with its number. Each pair is compared with the runs of the
+same method in which nobody attacks.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from math import isnan
-from statistics import fmean
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-import torch
-from torch import Tensor
+from fedpca.results.read.runs import find_runs
+from fedpca.results.tables.attacks import attack_groups, attack_names
+from fedpca.results.tables.rows import Results, Row, tabulate
+from fedpca.settings.attack import NONE
 
-from fedpca.core import ClientId, Failure, Order, Params, Report, Server, Shard, Update
-from fedpca.data.datasets import load
-from fedpca.data.federation import Federation, federate
-from fedpca.loop import play
-from fedpca.models.build import build
-from fedpca.models.flat import params_of
-from fedpca.runs.check import check_experiment, method_of
-from fedpca.runs.evaluate import probabilities
-from fedpca.settings.experiment import Experiment
-from fedpca.simulate.clients import InProcess
-from fedpca.simulate.workers import Workers
-from fedpca.sites.settings import BOUNDS
-
-LIAR, SINCE, ROUNDS, TARGET = "1", 11, 40, 0
-METHODS = ("fedavg", "fedpca-d", "fedpca-hs-auto", "fedpca", "median", "rfa")
-RULES: Mapping[str, dict[str, object]] = {
-    "no bounds": {},
-    "bounds": {**BOUNDS},
-    "bounds and rule = median": {**BOUNDS, "rule": "median"},
-    "bounds and rule = trimmed-mean": {**BOUNDS, "rule": "trimmed-mean"},
-}
-Forge = Callable[[Params, Update], Update]
-
-
-def stepping(factor: float) -> Forge:
-    """Sends so many times its step."""
-
-    def forge(start: Params, update: Update) -> Update:
-        if update.params is None:
-            return update
-        weights = start.weights + factor * (update.params.weights - start.weights)
-        return replace(update, params=replace(update.params, weights=weights))
-
-    return forge
-
-
-def noise(start: Params, update: Update) -> Update:
-    """Sends random weights, ten times as large as the model's."""
-    drawn = torch.randn(start.weights.shape, generator=torch.Generator().manual_seed(0))
-    weights = 10 * drawn * start.weights.std()
-    return replace(update, params=replace(update.params or start, weights=weights), size=max(1, update.size))
-
-
-def claiming(size: int) -> Forge:
-    """Says that it trained on so many samples."""
-    return lambda start, update: replace(update, size=size) if update.params is not None else update
+MAX_SHARES, MAX_POINTS, MAX_SUCCESS = 3.0, 3.0, 10.0  # equal shares; percentage points; percent
 
 
 @dataclass(frozen=True)
-class Attack:
-    """What the liar says and sends in place of the truth."""
+class Pair:
+    """One method under one attack, and where nobody attacks."""
 
-    name: str
-    lies: Report
-    forge: Forge | None = None
-    backdoor: bool = False
+    place: str
+    attack: str
+    under: Row
+    without: Row | None
+    clients: int
+
+    @property
+    def shares(self) -> float | None:
+        """The largest weight of the attackers in any round, in multiples of their equal share."""
+        own = self.under.attack
+        if not own or own.largest_weight is None:
+            return None
+        return own.largest_weight * self.clients / own.attackers
+
+    @property
+    def innocents(self) -> float | None:
+        """How many more innocents are judged mislabeled than where nobody attacks, on average."""
+        own, other = self.under.attack, self.without.attack if self.without else None
+        if not own or not other or own.innocents_judged is None or other.innocents_judged is None:
+            return None
+        return own.innocents_judged - other.innocents_judged
+
+    @property
+    def points(self) -> float | None:
+        """By how much the average accuracy differs, in percentage points."""
+        return _average(self.under) - _average(self.without) if self.without else None
+
+    @property
+    def success(self) -> float | None:
+        """The backdoor's success in percent."""
+        return self.under.attack.success if self.under.attack else None
 
 
-ATTACKS = (
-    Attack("none", {}),
-    Attack("backdoor", {}, backdoor=True),
-    Attack("backdoor, size 10**12", {}, claiming(10**12), backdoor=True),
-    Attack("backdoor, lowest dispersion", {"dispersion": -27.6}, backdoor=True),
-    Attack("backdoor, step x 20", {}, stepping(20.0), backdoor=True),
-    Attack("random weights x 10", {}, noise),
-    Attack("reversed step x 20", {}, stepping(-20.0)),
-    Attack("loss 1e6", {"loss": 1e6}),
+@dataclass(frozen=True)
+class Promise:
+    """What docs/threats.md says of a deployment's bounds."""
+
+    words: str
+    number: Callable[[Pair], float | None]
+    is_kept: Callable[[float], bool]
+    of: Callable[[Results, str], bool]  # the scenarios and attacks that it is about
+
+
+def _is_bounded(results: Results, attack: str) -> bool:
+    return results.settings.aggregation.max_weight > 0
+
+
+def _has_robust_rule(results: Results, attack: str) -> bool:
+    return _is_bounded(results, attack) and results.settings.aggregation.rule != "mean" and attack == "backdoor"
+
+
+PROMISES = (
+    Promise(
+        f"no more than {MAX_SHARES:g} equal shares", lambda p: p.shares, lambda x: x <= MAX_SHARES + 1e-9, _is_bounded
+    ),
+    Promise("no further innocent judged mislabeled", lambda p: p.innocents, lambda x: x <= 1e-9, _is_bounded),
+    Promise(
+        f"average accuracy within {MAX_POINTS:g} points",
+        lambda p: p.points,
+        lambda x: abs(x) <= MAX_POINTS,
+        _is_bounded,
+    ),
+    Promise(
+        f"plain backdoor below {MAX_SUCCESS:g} % with a robust rule",
+        lambda p: p.success,
+        lambda x: x < MAX_SUCCESS,
+        _has_robust_rule,
+    ),
 )
 
 
-@dataclass
-class Lying:
-    """The clients, one of whom lies."""
-
-    clients: InProcess
-    attack: Attack
-
-    @property
-    def ids(self) -> list[ClientId]:
-        return list(self.clients.ids)
-
-    @property
-    def sizes(self) -> Mapping[ClientId, int]:
-        return self.clients.sizes
-
-    def report(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Report | Failure]]:
-        for client, report in self.clients.report(params, orders):
-            lies = client == LIAR and orders[client].round >= SINCE and not isinstance(report, Failure)
-            yield client, {**report, **_asked(self.attack.lies, report)} if lies else report  # type: ignore[dict-item]
-
-    def train(self, params: Params, orders: Mapping[ClientId, Order]) -> Iterator[tuple[ClientId, Update | Failure]]:
-        for client, update in self.clients.train(params, orders):
-            lies = client == LIAR and orders[client].round >= SINCE and self.attack.forge
-            yield client, lies(params, update) if lies and not isinstance(update, Failure) else update
+def pairs(tables: Sequence[Results], promise: Promise) -> Iterator[Pair]:
+    """The pairs of method and attack that a promise is about, where it was played."""
+    for scenarios in attack_groups(tables):
+        named = dict(zip(attack_names(scenarios), scenarios, strict=True))
+        without = {row.method: row for row in named[NONE].rows} if NONE in named else {}
+        for attack, results in named.items():
+            if attack == NONE or not promise.of(results, attack):
+                continue
+            place = f"one of {results.clients}, {results.settings.aggregation.rule}"
+            for row in results.rows:
+                yield Pair(place, attack, row, without.get(row.method), results.clients)
 
 
-def _asked(lies: Report, report: Report | Failure) -> Report:
-    return {key: value for key, value in lies.items() if not isinstance(report, Failure) and key in report}
+def judgement(tables: Sequence[Results], promise: Promise) -> list[str]:
+    """How many pairs keep a promise, and each that does not."""
+    numbers = [(own, number) for own in pairs(tables, promise) if (number := promise.number(own)) is not None]
+    missed = [(own, number) for own, number in numbers if not promise.is_kept(number)]
+    head = f"{promise.words}: {len(numbers) - len(missed)} of {len(numbers)}"
+    return [head, *(f"  {own.place}: {own.under.method}, {own.attack}: {number:.2f}" for own, number in missed)]
 
 
-def triggered(images: Tensor) -> Tensor:
-    """The images with a mark in a corner."""
-    marked = images.clone()
-    marked[..., :2, :2] = 255 if marked.dtype == torch.uint8 else marked.max()
-    return marked
-
-
-def poisoned(shard: Shard) -> Shard:
-    """Half of the images with the mark, called the target class."""
-    images, labels = shard.x[torch.arange(len(shard.y))].clone(), shard.y.clone()
-    images[::2], labels[::2] = triggered(images[::2]), TARGET
-    return Shard(images, labels)
-
-
-def experiment_of(method: str, clients: int, bounds: Mapping[str, object]) -> Experiment:
-    """The run without its liar."""
-    table = {
-        "rounds": ROUNDS,
-        "seeds": [0],
-        "methods": [method],
-        "data": {"clients": clients, "split": "dirichlet", "alpha": 2.0},
-        "model": {"name": "mlp"},
-        "training": {"batch": 32, "lr": 0.05},
-        "aggregation": dict(bounds),
-    }
-    return check_experiment(table, "liar")
-
-
-def cell(method: str, attack: Attack, bounds: Mapping[str, object], clients: int, seed: int) -> tuple[float, ...]:
-    """Accuracy, backdoor success and the liar's mean weight."""
-    experiment = experiment_of(method, clients, bounds)
-    federation: Federation = federate(experiment, load(experiment.data))
-    shards = dict(federation.shards)
-    if attack.backdoor:
-        shards[LIAR] = poisoned(shards[LIAR])
-    crew = Workers([build("mlp", federation.shape, len(federation.classes), seed=seed)])
-    made = method_of(experiment)
-    crowd = Lying(InProcess(made, shards, crew, seed=seed), attack)
-    servers = list(play(made, crowd, Server(params_of(crew.nets[0])), ROUNDS))
-    weights = [own.weights.get(LIAR, 0.0) for own in servers[SINCE - 1 :] if own.weights is not None]
-    params = servers[-1].params
-    (test,) = federation.tests.values()
-    images = test.x[torch.arange(len(test.y))]
-    said = torch.from_numpy(probabilities(crew, params, test)).argmax(dim=1)
-    marked = torch.from_numpy(probabilities(crew, params, Shard(triggered(images), test.y))).argmax(dim=1)
-    others = test.y != TARGET
-    share = fmean(weights) if weights else float("nan")
-    return (said == test.y).double().mean().item(), (marked[others] == TARGET).double().mean().item(), share
-
-
-def row(method: str, attack: Attack, bounds: Mapping[str, object], clients: int, seeds: int) -> str:
-    """A cell of the table."""
-    cells = [cell(method, attack, bounds, clients, seed) for seed in range(seeds)]
-    accuracy, success, weight = (fmean(column) for column in zip(*cells, strict=True))
-    return f"{100 * accuracy:.0f}/{100 * success:.0f}" + ("" if isnan(weight) else f"/{weight:.2f}")
+def _average(row: Row) -> float:
+    return next(iter(row.scores.values())).average.mean
 
 
 def main() -> None:
-    """Prints a table for each kind of bounds."""
-    parser = argparse.ArgumentParser(prog="python -m studies.liar")
-    parser.add_argument("--clients", type=int, default=20)
-    parser.add_argument("--seeds", type=int, default=3)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    for name, bounds in RULES.items():
-        print(f"\n{name}, one liar of {given.clients}\n\n| attack | {' | '.join(METHODS)} |")
-        print("|---" * (len(METHODS) + 1) + "|", flush=True)
-        for attack in ATTACKS:
-            cells = [row(method, attack, bounds, given.clients, given.seeds) for method in METHODS]
-            print(f"| {attack.name} | {' | '.join(cells)} |", flush=True)
+    """Prints what is kept and what is not."""
+    parser = argparse.ArgumentParser(prog="python -m studies.liar", description=__doc__)
+    parser.add_argument("runs", nargs="*", type=Path, default=[Path("runs/attacks")])
+    tables = tabulate(find_runs(parser.parse_args().runs))
+    for promise in PROMISES:
+        print("\n".join(judgement(tables, promise)))
 
 
 if __name__ == "__main__":

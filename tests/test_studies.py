@@ -4,11 +4,13 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 import studies.candidates
 import studies.compare
 import studies.golden
+import studies.liar
 import studies.privacy
 import studies.record
 import studies.train
@@ -16,6 +18,7 @@ import torch
 from studies.kinds import HELD_OUT, SEARCH, Case, cases
 
 from fedpca.core import Verdict
+from tests.results.made import a_line, write_run
 
 FEW = {"clients": 10, "split": "iid", "rare": 0.1}
 SPECS = ({**FEW, "rho": 0.0, "eta": 0.0, "seed": 0}, {**FEW, "rho": 0.2, "eta": 1.0, "seed": 0})
@@ -270,3 +273,26 @@ def test_what_an_epsilon_costs_is_a_row_for_each(call, monkeypatch):
     assert printed[0] == "| epsilon of all reports | fedavg | qfedavg |"
     assert [line.split(" | ")[0] for line in printed if "---" not in line and line][1:3] == ["| no noise", "| 8"]
     assert "| epsilon of the weights | fedavg, clip 1 |" in printed
+
+
+def test_the_study_of_a_liar_names_every_promise_that_is_missed(call, tmp_path: Path):
+    def play(name: str, since: int, **gains: object) -> None:
+        now = {"clients": ["a"], "success": 0.05, "weight": 0.6, "judged": [], "innocents_judged": [], **gains}
+        before = {**now, "clients": [], "weight": 0.25, "success": 0.0, "innocents_judged": []}
+        lines = [a_line(n, attack=now if since <= n else before) for n in (1, 2)]
+        about = {"rare": [], "mislabeled": ["d"], "attack": {"clients": ["a"], "words": "backdoor", "since": since}}
+        attack = {"kind": "backdoor", "clients": ["a"], "since": since}
+        bounds = {"max_weight": 3.0, "rule": "median"}
+        write_run(tmp_path / name, lines, truth=about, attack=attack, aggregation=bounds)
+
+    play("none", since=3)
+    play("kept", since=2)
+    assert "1 of 1" in call(studies.liar, tmp_path)
+    assert ": 0 of 1" not in call(studies.liar, tmp_path)
+    rmtree(tmp_path / "kept")
+    play("missed", since=2, weight=0.9, success=0.5, innocents_judged=["b"])
+    said = call(studies.liar, tmp_path)
+    assert "no more than 3 equal shares: 0 of 1\n  one of 4, median: fedpca-d (warmup=0), backdoor: 3.60" in said
+    assert "judged mislabeled: 0 of 1\n  one of 4, median: fedpca-d (warmup=0), backdoor: 1.00" in said
+    assert "average accuracy within 3 points: 1 of 1" in said
+    assert "with a robust rule: 0 of 1\n  one of 4, median: fedpca-d (warmup=0), backdoor: 25.00" in said

@@ -14,15 +14,17 @@ from fedpca.data.datasets import load
 from fedpca.data.federation import federate
 from fedpca.errors import SettingsError
 from fedpca.runs.cell import cells
-from fedpca.runs.check import check_experiment
+from fedpca.runs.check import check_experiment, read_settings
 from fedpca.runs.folder import read_about, read_rounds
 from fedpca.runs.run import run_cell
 from fedpca.screening import Bound
 from fedpca.settings.attack import AttackSettings
+from fedpca.settings.shipped import shipped_experiments
 from fedpca.simulate.attack import forging
 from fedpca.simulate.attack.clients import attackers_of
 from fedpca.simulate.attack.forging import View
-from fedpca.simulate.attack.kinds import ATTACKS, DEFAULT, attacks_of, check_attack
+from fedpca.simulate.attack.kinds import ATTACKS, attacks_of, check_attack
+from fedpca.sites.settings import BOUNDS
 
 SMALL = {
     "rounds": 4,
@@ -142,9 +144,18 @@ def test_a_wrong_name_and_a_strength_without_use_are_errors_with_a_remedy(tmp_pa
         play(tmp_path, attack={"kind": "backdoor", "target": 10})
 
 
-def test_every_kind_and_every_default_can_be_made():
-    for kind in (*ATTACKS, *DEFAULT):
+def test_every_kind_and_every_attack_of_the_experiment_can_be_made():
+    played = {experiment.attack.kind for experiment in read_settings(shipped_experiments()["attacks"]).values()}
+    assert len(played) > 8
+    for kind in (*ATTACKS, *played):
         assert len(attacks_of(AttackSettings(kind=kind), 10)) == len(AttackSettings(kind=kind).kinds)
+
+
+def test_the_bounds_of_the_experiment_are_those_of_a_deployment():
+    own = read_settings(shipped_experiments()["attacks"])
+    for name, experiment in own.items():
+        on = {key: getattr(experiment.aggregation, key) for key in BOUNDS}
+        assert on == (BOUNDS if "bounds" in name else dict.fromkeys(BOUNDS, 0.0)), name
 
 
 # Whole runs

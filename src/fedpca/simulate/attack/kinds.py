@@ -107,25 +107,6 @@ _OWN = (
     *(_extreme(key, highest) for key in LIED_ABOUT for highest in (True, False)),
 )
 ATTACKS = Registry("attack", AttackKind, {kind.name: kind for kind in _OWN}, group="fedpca.attacks")
-# What `fedpca attack` plays unless it is told otherwise: the tables of docs/threats.md
-DEFAULT = (
-    "none",
-    "backdoor",
-    "backdoor+size",
-    "backdoor+joining-size",
-    "backdoor+low-dispersion",
-    "backdoor+scaled-step",
-    "reversed-labels",
-    "reversed-step",
-    "random-weights",
-    "noise",
-    "within-spread",
-    "free-ride",
-    "not-finite",
-    "high-loss",
-    "low-loss",
-    "high-slope",
-)
 
 
 def check_attack(settings: AttackSettings) -> None:
