@@ -19,6 +19,7 @@ from fedpca.core import Aggregate, ClientId, Outcome, Params, Server, Update, We
 from fedpca.parts.server.robust import UpdateCollection
 
 ROUGH = 1e-3  # by which a length in single precision may be wrong, and far more
+SAME = 1e-6  # by which a step that was shortened may miss its length
 EVEN = 1e-12  # by which a sum of weights may miss one half
 Combine = Callable[[UpdateCollection, Tensor], Params]  # states and their weights (K,), which sum to 1 -> the new state
 
@@ -199,7 +200,7 @@ def clip_lengths(
         median = length(getattr(updates[_median_client(rough)].params, name), before)
         for client in near:
             state, limit = updates[client].params, most[client] * median
-            if state is None or (exact := length(getattr(state, name), before)) <= limit:
+            if state is None or (exact := length(getattr(state, name), before)) <= limit * (1 + SAME):
                 continue
             changed: dict[str, Any] = {name: shortened(getattr(state, name), before, limit / exact)}
             own = clipped[client].params or state
