@@ -110,7 +110,10 @@ ALLOWED = {
     [
         ({"methods": ["median"]}, "of which no client can change the others' weights, and median has PerCoordinate"),
         ({"methods": ["fedpca"]}, r"and fedpca has .* \(set method\.fedpca\.lift to a number, such as 1\.5\)"),
-        ({"aggregation": {"clip": 3}}, r"aggregation\.clip must be 0: privacy\.central\.clip bounds lengths"),
+        (
+            {"aggregation": {"clip": 3}},
+            r"aggregation\.clip and max_share must be 0: privacy\.central\.clip bounds lengths",
+        ),
         ({"aggregation": {"rule": "median"}}, r"aggregation\.rule must be mean"),
         ({"methods": ["scaffold"]}, "scaffold has ControlVariates"),
         ({"methods": ["local"]}, "needs one global model"),
