@@ -38,7 +38,7 @@ from fedpca.simulate.workers import Workers
 from fedpca.sites import clients, roster, run
 from fedpca.sites.deployment import task_of
 from fedpca.sites.one_exchange import in_one_exchange
-from fedpca.sites.settings import Deployment
+from fedpca.sites.settings import BOUNDS, Deployment
 from tests.flower.grid import Loopback
 
 NAMES = ("aachen", "bonn", "celle", "dessau", "essen", "fulda")
@@ -442,7 +442,8 @@ def test_the_drop_in_gives_the_engines_bits(own_apps: Loopback, federation: Fede
     )
     table = {"rounds": 3, "methods": ["fedpca-hs"], "seeds": [0], "method": {"fedpca-hs": {"warmup": 1}}}
     training = {"batch": 16, "lr": 0.1}
-    experiment = check_experiment({**table, "model": {"name": "mlp"}, "training": training}, "same")
+    same = {**table, "model": {"name": "mlp"}, "training": training, "aggregation": BOUNDS}
+    experiment = check_experiment(same, "same")
     here = in_process(experiment, method_of(experiment), dict(federation.shards))
     assert isinstance(result, Result)
     assert equal(dict(result.arrays.to_torch_state_dict()), expected(here))

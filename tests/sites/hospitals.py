@@ -15,6 +15,7 @@ from fedpca.models.build import build
 from fedpca.models.flat import layout_of
 from fedpca.runs.check import check_experiment, method_of
 from fedpca.settings.experiment import Experiment
+from fedpca.sites.settings import BOUNDS
 from tests.data.test_number_tables import write_csv
 
 NAMES = ("berlin", "bonn", "dresden", "essen")
@@ -59,9 +60,10 @@ def write_parts(folder: Path, rows: list[list[str]], header: list[str]) -> None:
 
 
 def simulated(folder: Path, method: str) -> tuple[dict[str, torch.Tensor], Federation]:
-    """The final weights of a simulation of these hospitals, and its federation."""
+    """The final weights of a simulation of these hospitals within a deployment's bounds, and its federation."""
     data = {"dataset": str(folder / "all"), "split": "column", "column": "center"}
-    experiment = check_experiment({**short(method), "methods": [method], "seeds": [0], "data": data}, "simulation")
+    table = {**short(method), "methods": [method], "seeds": [0], "data": data, "aggregation": BOUNDS}
+    experiment = check_experiment(table, "simulation")
     federation = federate(experiment, load(experiment.data))
     return played(experiment, federation), federation
 

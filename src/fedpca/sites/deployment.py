@@ -12,6 +12,8 @@ from fedpca.settings.toml import validate
 from fedpca.sites.settings import BOUNDS, Deployment
 from fedpca.sites.task import Task
 
+BY_LENGTH = ("clip", "max_share")  # bounds that compare the lengths of updates
+
 
 def read_deployment(table: Mapping[str, object], source: str) -> tuple[Experiment, Deployment]:
     """The run in a table: keys of docs/settings.md with one method and one seed, and `[deploy]`.
@@ -39,7 +41,7 @@ def read_deployment(table: Mapping[str, object], source: str) -> tuple[Experimen
 def _bounds(privacy: object) -> dict[str, float]:
     """A deployment's own bounds; `privacy.central` bounds lengths itself, whatever the others' are."""
     central = privacy.get("central") if isinstance(privacy, Mapping) else None
-    return {key: bound for key, bound in BOUNDS.items() if key != "clip" or not central}
+    return {key: bound for key, bound in BOUNDS.items() if key not in BY_LENGTH or not central}
 
 
 def _refuse_simulation(experiment: Experiment, source: str) -> None:
