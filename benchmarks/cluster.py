@@ -103,8 +103,9 @@ def has_cifar10() -> bool:
 
 
 def _cifar10(folder: Path) -> Cell:
-    """Clients of W2's size with real images, cropped and flipped as in `paper/cifar10`."""
-    data = {"dataset": "cifar10", "clients": 4, "train_images": 4 * WORKLOADS["W2"].images}
+    """W2's clients with real images, cropped and flipped as in `paper/cifar10`."""
+    clients, images = WORKLOADS["W2"].clients, WORKLOADS["W2"].images
+    data = {"dataset": "cifar10", "clients": clients, "train_images": clients * images}
     return _cell(data, {"augment": "crop-flip"}, folder / "cifar10")
 
 
