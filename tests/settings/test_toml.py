@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedpca.errors import SettingsError
+from fedpca.runs.check import check_experiment
 from fedpca.settings.toml import change, read_table
 
 
@@ -50,3 +51,9 @@ def test_a_change_without_end_names_set(text: str, word: str):
     assert str(caught.value).startswith("--set ")
     assert word in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("text", ["# a comment=1", "[rare]\n#=1", "[a]\nb.c=1\n[d]\ne=1"])
+def test_a_change_that_names_no_single_key_is_refused(text: str):
+    with pytest.raises(SettingsError):
+        check_experiment(change({"methods": ["fedavg"]}, text), "--set")

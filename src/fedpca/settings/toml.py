@@ -180,7 +180,9 @@ def _path(key: str) -> list[str]:
         return key.split(".")
     path = []
     while isinstance(inner, dict):
-        part, inner = next(iter(inner.items()))
+        if len(inner) != 1:  # a comment, a table's head or several lines: no key
+            return key.split(".")
+        ((part, inner),) = inner.items()
         path.append(part)
     return path
 
