@@ -11,7 +11,7 @@ from fedpca.sites.settings import Deployment
 
 
 def serve_deployment(engine: Engine, experiment: Experiment, deployment: Deployment, log: Log = print) -> Path:
-    """Plays the run or the audit from where it stood, with the sites that join; the folder of what came out."""
+    """Plays the run or the audit from where it stood, with the sites that join; the folder of its results."""
     if deployment.audit:
         from fedpca.sites.audit import serve_audit
 
